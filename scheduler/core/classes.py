@@ -122,7 +122,7 @@ class ClassColumns(Struct):
             if nodes is None or not self._update_nodes(view, pod, nodes):
                 return False
             self.node_generation = table.node_log.end
-        if len(changed) > _FEW_ROWS or self.plan.row_by_row is None:
+        if len(changed) > _FEW_ROWS or self.plan.row_rules is None:
             self._update_rows(view, pod, changed if 4 * len(changed) < view.size else view.rows)
         else:
             self._update_row_by_row(view, changed.tolist())
@@ -150,18 +150,19 @@ class ClassColumns(Struct):
             self.feasible = int(np.count_nonzero(self.totals[: view.size] >= 0))
 
     def _update_row_by_row(self, view: Snapshot, rows: list[int]) -> None:
-        assert self.plan.row_by_row is not None
-        fits, rates = self.plan.row_by_row
+        assert self.plan.row_rules is not None
+        nodes, filters, scores = self.plan.row_rules
+        nodes.look(view)
         for row in rows:
             total = int(self.base.item(row))
             if total >= 0:
-                for passes in fits:
-                    if not passes(view, row):
+                for masks in filters:
+                    if True in masks(row):
                         total = -1
                         break
                 else:
-                    for rate, weight in rates:
-                        score = rate(view, row)
+                    for rate, weight in scores:
+                        score = int(rate(row))
                         if not 0 <= score <= 100:
                             raise NotLocal
                         total += score * weight

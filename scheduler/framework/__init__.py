@@ -142,7 +142,7 @@ from scheduler.framework.locality import (
     DependsOn as DependsOn,
     Locality as Locality,
     LocalPlugin as LocalPlugin,
-    RowFunctions as RowFunctions,
+    declared as declared,
     part_of as part_of,
 )
 from scheduler.framework.nominated import rows_fitting_beside_nominated as rows_fitting_beside_nominated
@@ -176,6 +176,17 @@ from scheduler.framework.podterms import (
     pod_terms as pod_terms,
 )
 from scheduler.framework.registrations import ALL_EVENTS as ALL_EVENTS
+from scheduler.framework.rules import (
+    FilterRule as FilterRule,
+    ManyNodes as ManyNodes,
+    Node as Node,
+    Nodes as Nodes,
+    OneNode as OneNode,
+    ScoreRule as ScoreRule,
+    masks_of as masks_of,
+    scores_of as scores_of,
+    verdicts_of as verdicts_of,
+)
 from scheduler.framework.runner import ProfileRunner as ProfileRunner, Wrap as Wrap
 from scheduler.framework.status import (
     MAX_REASONS as MAX_REASONS,

@@ -7,9 +7,11 @@ preferred to caches inside the plugins, as one place then knows what changed, an
 plugins with and without.
 """
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Container, Hashable, Iterable
 from enum import Enum, auto
+from functools import cache
 from hashlib import blake2b
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,7 +22,7 @@ from scheduler.framework.interface import (
     FilterPlugin,
 )
 from scheduler.framework.objects import PodInfo
-from scheduler.framework.status import BoolArray, FloatArray, IntArray, SmallIntArray
+from scheduler.framework.rules import FilterRule, ScoreRule
 from scheduler.framework.view import NodeView
 
 
@@ -40,9 +42,6 @@ class DependsOn(Enum):
     # Enum's own hashes the name, in Python; members are compared by identity anyway.
     __hash__ = object.__hash__
 
-
-RowFunctions = tuple[Callable[[NodeView, int], bool] | None, Callable[[NodeView, int], int] | None]
-"""`fits` and `rate` of a Locality."""
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 _DIGEST_SIZE = 16
@@ -68,14 +67,9 @@ class Locality(Struct, frozen=True):
         part: digest (`part_of`) of the part of the spec that answers which depend on the NODE follow from: all pods
             with an equal one get equal answers. b"" is no part of it; None says nothing, so that every class asks.
         pods_part: the same for scores that depend on the PODS.
-        fits: `filter` for one row, faster than an array of one; True lets it through. It may keep columns of the view
-            it was made with: it is made again when `NodeView.layout` changes.
-        rate: `score` for one row, likewise.
-        by_row: makes `fits` and `rate`, instead of these, for a plugin whom that costs more than the rest: it is asked
-            for them only where pods of the class will need them.
-        fits_block: `filter` as a function of `NodeView.basics` at some rows, all of which have cpu and memory; True
-            lets a row through. Made again as `fits`.
-        rate_block: `score`, likewise; within 0..100, and best in 16 bits: numpy is several times quicker with them.
+        filter_rule: what `filter` says, as a rule (`scheduler.framework.rules`): asked instead of it where verdicts are
+            kept, about single rows in plain numbers.
+        score_rule: what `score` says, likewise; within 0..100.
     """
 
     filters: DependsOn = DependsOn.ANYTHING
@@ -84,11 +78,11 @@ class Locality(Struct, frozen=True):
     version: Callable[[NodeView], Hashable] | None = None
     part: bytes | None = None
     pods_part: bytes | None = None
-    fits: Callable[[NodeView, int], bool] | None = None
-    rate: Callable[[NodeView, int], int] | None = None
-    by_row: Callable[[NodeView], "RowFunctions"] | None = None
-    fits_block: Callable[[FloatArray], BoolArray] | None = None
-    rate_block: Callable[[FloatArray], SmallIntArray | IntArray] | None = None
+    filter_rule: FilterRule | None = None
+    score_rule: ScoreRule | None = None
+
+
+_NOTHING_DECLARED = Locality()
 
 
 @runtime_checkable
@@ -104,6 +98,22 @@ class LocalPlugin(Protocol):
         matter."""
 
 
+def declared(plugin: LocalPlugin, pod: PodInfo, view: NodeView) -> Locality:
+    """Return what a plugin declares; nothing, with one warning, where it does so by fields that Locality has no more
+    (`fits`, `rate`, `by_row`, `fits_block`, `rate_block` of 0.1): it is slower then, and decides the same."""
+    try:
+        return plugin.locality(pod, view)
+    except TypeError as error:
+        _warn_once(type(plugin).__qualname__, str(error))
+        return _NOTHING_DECLARED
+
+
+@cache
+def _warn_once(plugin: str, error: str) -> None:
+    message = f"plugin {plugin}: locality failed, so that it is asked about every node: {error}"
+    warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
 def local_version(
     filters: Iterable[FilterPlugin], skipped: Container[str], pod: PodInfo, view: NodeView
 ) -> Hashable | None:
@@ -116,7 +126,7 @@ def local_version(
             continue
         if not isinstance(plugin, LocalPlugin):
             return None
-        locality = plugin.locality(pod, view)
+        locality = declared(plugin, pod, view)
         if locality.filters is DependsOn.ANYTHING:
             return None
         versions.append((locality.filters, None if locality.version is None else locality.version(view)))

@@ -241,10 +241,8 @@ class NodeView(Protocol):
         """Tell whether amounts are so large (82 TiB) that a float64 quotient may differ from Go's integer division."""
 
     @property
-    def basics(self) -> FloatArray:
-        """What most pods ask about, as one array of eight rows and a column per node, so that one call gathers it:
-        cpu and memory allocatable, then requested, then `nonzero_requested`; allowed pods; pods. It may be longer than
-        `size`."""
+    def complete(self) -> bool:
+        """Whether every node has cpu and memory; `layout` changes when that does."""
 
     @property
     def capacity_cpu(self) -> FloatArray:

@@ -12,7 +12,7 @@ shared: every node has some. Counter: `stepped_back/SharedNodes` (attempts), by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,8 +25,11 @@ from scheduler.framework import (
     CycleState,
     DependsOn,
     FilterPlugin,
+    FilterRule,
     Locality,
     LocalPlugin,
+    Node,
+    Nodes,
     NodeView,
     PluginContext,
     PodInfo,
@@ -34,7 +37,8 @@ from scheduler.framework import (
     SpecInfo,
     Verdicts,
     YieldingFilter,
-    gather,
+    masks_of,
+    verdicts_of,
 )
 from scheduler.helpers import KubeletRejections, StaleRows
 
@@ -95,18 +99,7 @@ class SharedNodes(FilterPlugin, YieldingFilter, LocalPlugin):
         """Reject shared nodes that would keep less than the headroom, and nodes with a recent rejection."""
         if state.read(NAME, bool):
             return None
-        bits = np.zeros(len(rows), dtype=np.int64)
-        shared = self._shared.by_row(view)[rows]
-        if shared.any():
-            for bit, (name, share) in enumerate(self._headroom):
-                bits |= (shared & self._exceeds(pod.spec, view, rows, name, share)).astype(np.int64) << bit
-        for node, lacking in self._rejections(view).items():
-            if _requests_any(pod.spec, lacking) and (row := view.row(node)) >= 0:
-                bits[rows == row] |= 1 << (len(self._reasons) - 1)
-        if not bits.any():
-            return None
-        codes = np.where(bits == 0, 0, Code.UNSCHEDULABLE).astype(np.int8)
-        return Verdicts(codes, bits, self._reasons)
+        return verdicts_of(masks_of(self._filter_rule(pod.spec), view, rows), self._reasons, Code.UNSCHEDULABLE)
 
     def step_back(self, state: CycleState) -> bool:
         """Let all nodes pass for the rest of an attempt."""
@@ -115,14 +108,41 @@ class SharedNodes(FilterPlugin, YieldingFilter, LocalPlugin):
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Verdicts follow from the node, its pods, and the rejections."""
-        fits = self._fits(pod.spec, view)
-        return Locality(filters=DependsOn.PODS, version=partial(self._version, pod.spec), fits=fits)
+        rule = self._filter_rule(pod.spec)
+        return Locality(filters=DependsOn.PODS, version=partial(self._version, pod.spec), filter_rule=rule)
 
-    def _exceeds(self, spec: SpecInfo, view: NodeView, rows: RowArray, name: str, share: int) -> BoolArray:
-        request = spec.requests.get(name, 0)
-        allocatable, requested = (gather(view, column(name), rows) for column in (view.allocatable, view.requested))
-        exceeding: BoolArray = (requested + request > _usable(allocatable, share)) & (request > 0)
-        return exceeding
+    def _filter_rule(self, spec: SpecInfo) -> FilterRule:
+        """Return the rule of `filter`: the headroom of each resource, then rejections."""
+
+        def rule(nodes: Nodes) -> Callable[[Node], Sequence[Any]]:
+            shared = nodes.changing(self._shared.by_row)
+            rejected = nodes.changing(partial(self._rejected, spec))
+            limits = [
+                (float(spec.requests.get(name, 0)), share, nodes.allocatable(name), nodes.requested(name))
+                for name, share in self._headroom
+            ]
+
+            def failures(node: Node) -> Sequence[Any]:
+                shares = shared(node)
+                return [
+                    *[
+                        shares & (request > 0.0) & (requested(node) + request > _usable(allocatable(node), share))
+                        for request, share, allocatable, requested in limits
+                    ],
+                    rejected(node),
+                ]
+
+            return failures
+
+        return rule
+
+    def _rejected(self, spec: SpecInfo, view: NodeView) -> BoolArray:
+        """Return where a pod was rejected for want of something that pods with this spec request."""
+        rejected = np.zeros(view.size, dtype=np.bool_)
+        for node, lacking in self._rejections(view).items():
+            if _requests_any(spec, lacking) and (row := view.row(node)) >= 0:
+                rejected[row] = True
+        return rejected
 
     def _rejections(self, view: NodeView) -> Mapping[str, frozenset[str]]:
         return view.objects.derived(KubeletRejections).since(self._monotonic() + -self._avoid_seconds)
@@ -130,25 +150,6 @@ class SharedNodes(FilterPlugin, YieldingFilter, LocalPlugin):
     def _version(self, spec: SpecInfo, view: NodeView) -> Hashable:
         avoided = [node for node, lacking in self._rejections(view).items() if _requests_any(spec, lacking)]
         return view.membership, frozenset(avoided)
-
-    def _fits(self, spec: SpecInfo, view: NodeView) -> Callable[[NodeView, int], bool]:
-        """Return `filter` on one row."""
-        limits = [
-            (float(request), share, view.allocatable(name).item, view.requested(name).item)
-            for name, share in self._headroom
-            if (request := spec.requests.get(name, 0)) > 0
-        ]
-
-        def fits(now: NodeView, row: int) -> bool:
-            if self._shared.by_row(now).item(row):
-                for request, share, allocatable, requested in limits:
-                    if requested(row) + request > _usable(allocatable(row), share):
-                        return False
-            rejections = self._rejections(now)
-            lacking = rejections.get(now.name(row)) if rejections else None
-            return lacking is None or not _requests_any(spec, lacking)
-
-        return fits
 
 
 def _usable(allocatable: Any, share: int) -> Any:

@@ -9,9 +9,8 @@ What happens on a node without (fresh) load depends on `compatibility`:
   see `StalenessPolicy`.
 """
 
-import math
 from collections.abc import Callable, Hashable
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -26,15 +25,21 @@ from scheduler.framework import (
     LoadColumns,
     Locality,
     LocalPlugin,
+    ManyNodes,
+    Node,
+    Nodes,
     NodeView,
+    OneNode,
     PluginContext,
     PodInfo,
     PodLevelResources,
     RowArray,
     ScorePlugin,
+    ScoreRule,
     SpecInfo,
     gather,
     part_of,
+    scores_of,
 )
 from scheduler.helpers import go_round
 from scheduler.helpers.staleness import (
@@ -55,7 +60,6 @@ _STEPS = 64
 _TOP = 100 * _STEPS
 _FEW = 1024
 """For fewer nodes `PackingScores` takes longer than the formula."""
-Amount = TypeVar("Amount", float, FloatArray)
 
 
 def predicted_cpu(spec: SpecInfo, multiplier: float, default_request: int) -> int:
@@ -89,23 +93,19 @@ def _prediction(resources: ContainerResources | PodLevelResources, multiplier: f
     return None if request is None else go_round(request * multiplier)
 
 
-def utilization_after(used: FloatArray, extra: FloatArray, capacity: FloatArray) -> FloatArray:
-    """Return predicted CPU utilisation in per cent, in the array `used`; 0 where the node has no CPU. All amounts in
-    milli-units."""
-    # As `_percent`, on one array: new ones cost as much as the arithmetic.
+def utilization_after(used: Any, extra: Any, capacity: Any) -> Any:
+    """Return predicted CPU utilisation in per cent, in the array `used` if it is one; 0 where the node has no CPU. All
+    amounts in milli-units."""
     used += extra
     used *= 100.0
+    if not isinstance(capacity, np.ndarray):
+        return used / capacity if capacity else 0.0
     if not len(capacity) or np.minimum.reduce(capacity) >= 1.0:
         used /= capacity
         return used
     used /= np.maximum(capacity, 1.0)
     used[capacity == 0.0] = 0.0
     return used
-
-
-def utilization_of_node(used: float, capacity: float) -> float:
-    """Return `utilization_after` of one node."""
-    return _percent(used, max(capacity, 1.0)) if capacity else 0.0
 
 
 class PackingScores:
@@ -124,55 +124,37 @@ class PackingScores:
         # On either side of the target the score rises or falls in every step of its computation: what both ends of a
         # piece have, all of it has.
         at_first, at_last = packing_score(first, target), packing_score(last, target)
-        self._table: IntArray = np.where((at_first == at_last) & ((first > target) | (last <= target)), at_first, -1)
+        same = (at_first == at_last) & ((first > target) | (last <= target))
+        self._table: IntArray = np.where(same, at_first, -1).astype(np.int64)
 
     def __call__(self, utilization: FloatArray) -> IntArray:
         """Return the score of each predicted utilisation."""
         if len(utilization) < _FEW or not np.minimum.reduce(utilization) >= 0.0:
-            return packing_score(utilization, self._target)
+            return self._exact(utilization)
         pieces = utilization * _STEPS
         np.minimum(pieces, _TOP, out=pieces)
         scores: IntArray = self._table.take(pieces.astype(np.intp), mode="clip")
         if np.minimum.reduce(scores) < 0:
             steps = (scores < 0).nonzero()[0]
-            scores[steps] = packing_score(utilization.take(steps, mode="clip"), self._target)
+            scores[steps] = self._exact(utilization.take(steps, mode="clip"))
+        return scores
+
+    def _exact(self, utilization: FloatArray) -> IntArray:
+        scores: IntArray = packing_score(utilization, self._target).astype(np.int64)
         return scores
 
 
-def packing_score(utilization: FloatArray, target: float) -> IntArray:
+def packing_score(utilization: Any, target: float, nodes: type[Nodes] = ManyNodes) -> Any:
     """Return the score of a predicted utilisation: `target` when idle, 100 at the target, then falling from there to
-    0 at 100 % (targetloadpacking.go, Score)."""
+    0 at 100 % (targetloadpacking.go, Score). A column of float64, or a number with `OneNode`."""
+    rising = (100.0 - target) * utilization / target + target
     # Beyond 100 % the falling line is negative, which upstream cuts off at 0; at a target of 100 there is no line.
-    falling = np.maximum(_falling(utilization, target), 0.0) if target < 100.0 else 0.0
-    exact = np.where(utilization > target, falling, _rising(utilization, target))
-    whole = np.floor(exact)
+    falls = target < 100.0
+    falling = nodes.at_least(target * (100.0 - utilization) / (100.0 - target), 0.0) if falls else 0.0
+    exact = nodes.select(utilization > target, falling, rising)
+    whole = nodes.floor(exact + 0.0)
     # Go rounds halves away from zero; nothing is negative here.
-    return whole.astype(np.int64) + (exact - whole >= 0.5)
-
-
-def packing_score_of_node(utilization: float, target: float) -> int:
-    """Return `packing_score` of one node."""
-    if utilization > target:
-        exact = max(_falling(utilization, target), 0.0) if target < 100.0 else 0.0
-    else:
-        exact = _rising(utilization, target)
-    whole = math.floor(exact)
     return whole + (exact - whole >= 0.5)
-
-
-# The rules themselves, for a column of nodes as for a single one.
-
-
-def _percent(used: Amount, capacity: Amount) -> Amount:
-    return 100.0 * used / capacity
-
-
-def _rising(utilization: Amount, target: float) -> Amount:
-    return (100.0 - target) * utilization / target + target
-
-
-def _falling(utilization: Amount, target: float) -> Amount:
-    return target * (100.0 - utilization) / (100.0 - target)
 
 
 NAME = "TargetLoadPacking"
@@ -209,13 +191,9 @@ class TargetLoadPacking(ScorePlugin, LocalPlugin):
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
         """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
         load = view.load(self._source)
-        capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
         if load is not None and self._freshness.all_fresh(view, load):
-            used = gather(view, load.cpu_last[: view.size], rows) / 100.0
-            used *= capacity
-            used += demand
-            missing = gather(view, self._unmeasured.by_row(view, load), rows)
-            return self._packing(utilization_after(used, missing, capacity))
+            return scores_of(self._score_rule(pod, load), view, rows)
+        capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
         if load is None:
             decision = self._staleness.decide_without_source(state, rows)
             used, missing = np.zeros(len(rows)), np.zeros(len(rows))
@@ -244,23 +222,30 @@ class TargetLoadPacking(ScorePlugin, LocalPlugin):
             version=self._version,
             # Of the spec, the formula reads nothing else.
             pods_part=part_of(self.predict(pod.spec)),
-            by_row=lambda now: (None, self._rate(pod, now, load)),
+            score_rule=self._score_rule(pod, load),
         )
 
     def _version(self, view: NodeView) -> Hashable:
         load = view.load(self._source)
         return None if load is None else (load.version, view.membership, self._freshness.all_fresh(view, load))
 
-    def _rate(self, pod: PodInfo, view: NodeView, load: LoadColumns) -> Callable[[NodeView, int], int]:
-        """Return `score` on one row."""
-        capacity_at, measured_at, demand = view.capacity_cpu.item, load.cpu_last.item, float(self.predict(pod.spec))
+    def _score_rule(self, pod: PodInfo, load: LoadColumns) -> ScoreRule:
+        """Return the rule of `score` where every node has fresh load."""
+        demand = float(self.predict(pod.spec))
 
-        def rate(now: NodeView, row: int) -> int:
-            capacity, missing = capacity_at(row), self._unmeasured.by_row(now, load).item(row)
-            utilization = utilization_of_node(measured_at(row) / 100.0 * capacity + demand + missing, capacity)
-            return packing_score_of_node(utilization, self._target)
+        def rule(nodes: Nodes) -> Callable[[Node], Any]:
+            capacity_of = nodes.column(nodes.view.capacity_cpu)
+            measured = nodes.column(load.cpu_last[: nodes.view.size])
+            missing = nodes.changing(lambda view: self._unmeasured.by_row(view, load))
 
-        return rate
+            def score(node: Node) -> Any:
+                capacity = capacity_of(node)
+                utilization = utilization_after(measured(node) / 100.0 * capacity + demand, missing(node), capacity)
+                return self._packing(utilization) if nodes.in_columns else packing_score(utilization, self._target, OneNode)
+
+            return score
+
+        return rule
 
     def _estimate(
         self, view: NodeView, rows: RowArray, decision: LoadDecision, used: FloatArray, missing: FloatArray

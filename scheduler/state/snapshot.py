@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-import numpy as np
-
 from scheduler.framework import (
     Assignment,
     BoolArray,
@@ -160,10 +158,9 @@ class Snapshot:
         return amounts is not None and bool(amounts.wide_rows)
 
     @property
-    def basics(self) -> FloatArray:
-        """Cpu and memory allocatable, requested, nonzero requested; allowed pods; pods."""
-        # Not cut to size: of an array that is not contiguous, `take` would copy all of it first.
-        return self.table.basics
+    def complete(self) -> bool:
+        """Whether every node has cpu and memory."""
+        return self.table.complete
 
     @property
     def capacity_cpu(self) -> FloatArray:
@@ -369,16 +366,6 @@ class Overlay(Snapshot):
         column = self._sums.others.get(amount)
         # Few plugins ask: what was moved before is made up for at the first question.
         return self._sums.keep(amount, self._moves) if column is None else column
-
-    @property
-    def basics(self) -> FloatArray:
-        """Cpu and memory allocatable, requested, nonzero requested; allowed pods; pods."""
-        columns = [
-            column(resource)
-            for column in (self.allocatable, self.requested, self.nonzero_requested)
-            for resource in ("cpu", "memory")
-        ]
-        return np.array([*columns, self.allowed_pods, self.pod_count])
 
     @property
     def pod_count(self) -> FloatArray:

@@ -15,7 +15,7 @@ Counter: `stepped_back/HighLoadFilter` (attempts), by the core.
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from scheduler.framework import (
     DependsOn,
     EnqueueExtensions,
     FilterPlugin,
+    FilterRule,
     FloatArray,
     Hint,
     HintRegistration,
@@ -41,6 +42,9 @@ from scheduler.framework import (
     LoadColumns,
     Locality,
     LocalPlugin,
+    ManyNodes,
+    Node,
+    Nodes,
     NodeView,
     PluginContext,
     PodInfo,
@@ -67,7 +71,6 @@ from scheduler.plugins.highloadfilter.limit import (
     Thresholds,
     codes_of,
     predicted,
-    predicted_of_node,
 )
 
 # Which nodes were refused to which class of pods, so that a load that admits one of them is an event for its pods.
@@ -227,25 +230,33 @@ class HighLoadFilter(PreFilterPlugin, FilterPlugin, YieldingFilter, LocalPlugin,
             unknown = np.full(len(rows), np.nan)
             return Share(unknown, unknown), np.zeros(len(rows), dtype=np.bool_)
         self._measured_until = load.window_end - REPORT_INTERVAL
-        usable = self._ageing.usable(view, load)
-        cpu = self._share_of(view, load, spec, rows, "cpu", usable.cpu, self._unmeasured_cpu)
-        memory = self._share_of(view, load, spec, rows, "memory", usable.memory, self._unmeasured_memory)
-        return Share(cpu, memory), usable.is_stale.take(rows)
+        nodes = ManyNodes(view)
+        nodes.look(view, rows)
+        return Share(*self._shares_rule(spec, load)(nodes)(rows)), self._ageing.usable(view, load).is_stale.take(rows)
 
-    def _share_of(
-        self,
-        view: NodeView,
-        load: LoadColumns,
-        spec: SpecInfo,
-        rows: RowArray,
-        resource: str,
-        measured: FloatArray,
-        unmeasured: UnmeasuredUse,
-    ) -> FloatArray:
-        amount: FloatArray | float = float(spec.requests.get(resource, 0))
-        if self._counts_unmeasured:
-            amount = gather(view, unmeasured.by_row(view, load), rows) + amount
-        return predicted(gather(view, measured, rows), amount, gather(view, view.allocatable(resource), rows))
+    def _shares_rule(self, spec: SpecInfo, load: LoadColumns) -> Callable[[Nodes], Callable[[Node], tuple[Any, Any]]]:
+        """Return the predicted shares of cpu and memory, as a rule."""
+        requests = [float(spec.requests.get(resource, 0)) for resource in ("cpu", "memory")]
+
+        def rule(nodes: Nodes) -> Callable[[Node], tuple[Any, Any]]:
+            cpus, memories = nodes.allocatable("cpu"), nodes.allocatable("memory")
+            cpu = nodes.changing(lambda view: self._ageing.usable(view, load).cpu)
+            memory = nodes.changing(lambda view: self._ageing.usable(view, load).memory)
+            if self._counts_unmeasured:
+                more_cpu = nodes.changing(lambda view: self._unmeasured_cpu.by_row(view, load))
+                more_memory = nodes.changing(lambda view: self._unmeasured_memory.by_row(view, load))
+            else:
+                more_cpu = more_memory = _nothing
+
+            def shares(node: Node) -> tuple[Any, Any]:
+                return (
+                    predicted(cpu(node), more_cpu(node) + requests[0], cpus(node)),
+                    predicted(memory(node), more_memory(node) + requests[1], memories(node)),
+                )
+
+            return shares
+
+        return rule
 
     def _reasons(self, share: Share, bits: IntArray) -> tuple[str, ...]:
         """Return the reasons with the range of the shares that they stand for."""
@@ -270,8 +281,8 @@ class HighLoadFilter(PreFilterPlugin, FilterPlugin, YieldingFilter, LocalPlugin,
         if self._exemptions.cover(pod):
             return _LOCAL_NOTHING
         load = view.load(self._source)
-        fits = None if load is None else self._fits(pod.spec, view, load)
-        return Locality(filters=DependsOn.PODS, version=self._version, fits=fits)
+        rule = None if load is None else self._filter_rule(pod.spec, load)
+        return Locality(filters=DependsOn.PODS, version=self._version, filter_rule=rule)
 
     def _load_version(self, view: NodeView) -> int:
         load = view.load(self._source)
@@ -281,22 +292,15 @@ class HighLoadFilter(PreFilterPlugin, FilterPlugin, YieldingFilter, LocalPlugin,
         load = view.load(self._source)
         return None if load is None else (load.version, view.membership, self._ageing.usable(view, load).fresh)
 
-    def _fits(self, spec: SpecInfo, view: NodeView, load: LoadColumns) -> Callable[[NodeView, int], bool]:
-        """Return `filter` on one row."""
-        cpu, memory = float(spec.requests.get("cpu", 0)), float(spec.requests.get("memory", 0))
-        cpus, memories = view.allocatable("cpu").item, view.allocatable("memory").item
-        thresholds, counts = self._thresholds, self._counts_unmeasured
+    def _filter_rule(self, spec: SpecInfo, load: LoadColumns) -> FilterRule:
+        """Return what `filter` rejects, as a rule without the shares in its reasons."""
+        shares_of, masks = self._shares_rule(spec, load), self._thresholds.masks
 
-        def fits(now: NodeView, row: int) -> bool:
-            usable = self._ageing.usable(now, load)
-            more_cpu = self._unmeasured_cpu.by_row(now, load).item(row) if counts else 0.0
-            more_memory = self._unmeasured_memory.by_row(now, load).item(row) if counts else 0.0
-            return thresholds.passes(
-                predicted_of_node(usable.cpu.item(row), more_cpu + cpu, cpus(row)),
-                predicted_of_node(usable.memory.item(row), more_memory + memory, memories(row)),
-            )
+        def rule(nodes: Nodes) -> Callable[[Node], Sequence[Any]]:
+            shares = shares_of(nodes)
+            return lambda node: masks(*shares(node))
 
-        return fits
+        return rule
 
     # Waking ---------------------------------------------------------------------------------------------------------
 
@@ -327,6 +331,10 @@ class HighLoadFilter(PreFilterPlugin, FilterPlugin, YieldingFilter, LocalPlugin,
 
     def _pod_scaled_down(self, pod: PodInfo, old: object, new: object) -> Hint:
         return Hint.QUEUE if isinstance(new, PodInfo) and new.uid == pod.uid else Hint.SKIP
+
+
+def _nothing(node: Node) -> float:
+    return 0.0
 
 
 def _with_shares(reason: str, shares: FloatArray, threshold: float) -> str:

@@ -3,7 +3,7 @@
 All shares are per cent, NaN where the use is not measured.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -28,11 +28,15 @@ class Share(NamedTuple):
     memory: FloatArray
 
 
-def predicted(measured: FloatArray, amount: FloatArray | float, allocatable: FloatArray) -> FloatArray:
+def predicted(measured: Any, amount: Any, allocatable: Any) -> Any:
     """Return the predicted share: measured plus an amount, of what can be allocated (predictedUsage).
 
     Any amount of what a node has none of is infinitely much.
     """
+    if isinstance(allocatable, float):
+        if allocatable > 0.0:
+            return measured + 100.0 * amount / allocatable
+        return measured + (np.inf if amount > 0.0 else 0.0)
     if allocatable.all():
         return measured + 100.0 * amount / allocatable
     divisor = np.where(allocatable > 0.0, allocatable, 1.0)
@@ -40,13 +44,6 @@ def predicted(measured: FloatArray, amount: FloatArray | float, allocatable: Flo
     return np.where(
         np.isnan(measured), np.nan, measured + np.where(allocatable > 0.0, 100.0 * amount / divisor, beyond)
     )
-
-
-def predicted_of_node(measured: float, amount: float, allocatable: float) -> float:
-    """Return `predicted` of one node."""
-    if allocatable > 0.0 or measured != measured:
-        return measured + 100.0 * amount / (allocatable or 1.0)
-    return np.inf if amount > 0.0 else measured
 
 
 class Thresholds(Struct, frozen=True):
@@ -66,20 +63,19 @@ class Thresholds(Struct, frozen=True):
 
         Upstream's order: what is measured is judged before anything is missed.
         """
-        over_cpu, over_memory = share.cpu > self.cpu, share.memory > self.memory
+        over_cpu, over_memory, *missing = self.masks(share.cpu, share.memory)
         bits = np.zeros(len(over_cpu), dtype=np.int64)
-        if not self.fail_open:
-            missing = np.isnan(share.cpu) | np.isnan(share.memory)
-            bits[missing] = np.where(is_stale[missing], 4, 8)
+        for mask in missing:
+            bits[mask] = np.where(is_stale[mask], 4, 8)
         bits[over_memory] = 2
         bits[over_cpu] = 1
         return bits
 
-    def passes(self, cpu: float, memory: float) -> bool:
-        """Return whether a node with these shares is not rejected."""
-        if cpu > self.cpu or memory > self.memory:
-            return False
-        return self.fail_open or (cpu == cpu and memory == memory)
+    def masks(self, cpu: Any, memory: Any) -> tuple[Any, ...]:
+        """Return where these shares exceed the threshold of cpu, and of memory; and where one is not known, if that is
+        a reason."""
+        over = (cpu > self.cpu, memory > self.memory)
+        return over if self.fail_open else (*over, (cpu != cpu) | (memory != memory))
 
 
 def codes_of(bits: IntArray, code: Code) -> CodeArray:

@@ -2,6 +2,7 @@
 (noderesources/balanced_allocation.go)."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -17,23 +18,23 @@ from scheduler.framework import (
     IntArray,
     Locality,
     LocalPlugin,
+    Node,
+    Nodes,
     NodeView,
     PluginContext,
     PodInfo,
     PreScorePlugin,
     RowArray,
     ScorePlugin,
-    SmallIntArray,
+    ScoreRule,
     Status,
     gather,
+    scores_of,
 )
-from scheduler.plugins.noderesources.kernels import BASIC, COLUMNS, NUMBERS, balance_of_two, rate_change, used_fraction
+from scheduler.plugins.noderesources.kernels import BASIC, balance_of_two, rate_change, used_fraction
 
 NAME = "NodeResourcesBalancedAllocation"
-UNCHANGED = 75
-"""Score of a node whose balance does not change (1.36)."""
 _ALWAYS_COUNTED = ("cpu", "memory", "ephemeral-storage")
-_fraction_of_columns, _fraction_of_node = used_fraction(COLUMNS), used_fraction(NUMBERS)
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, LocalPlugin):
@@ -56,80 +57,61 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, LocalPlugin):
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Return (1 - standard deviation of the fractions) * 100, truncated, or what the pod changes about it."""
         counted = self._counted_resources(pod)
+        if len(counted) == 2:
+            return scores_of(self._score_rule(pod, counted, view), view, rows)
         after = _balance(view, rows, [(name, pod.spec.requests.get(name, 0)) for name in counted])
         if not self._rates_change:
             return after
-        changed: IntArray = rate_change(after, _balance(view, rows, [(name, 0) for name in counted]))
+        before = _balance(view, rows, [(name, 0) for name in counted])
+        # As `rate_change`, in integers.
+        changed: IntArray = 50 + (50 + after - before) // 2
         return changed
 
     def locality(self, pod: PodInfo, view: NodeView) -> Locality:
         """Scores follow from the node's amounts and what its pods request."""
         if self.pre_score(CycleState(), pod, view, view.rows).is_skip:
             return Locality(scores=DependsOn.NOTHING)
-        return Locality(
-            scores=DependsOn.PODS,
-            by_row=lambda now: (None, self._rate(pod, now)),
-            rate_block=self._rate_block(pod),
-        )
+        counted = self._counted_resources(pod)
+        rule = self._score_rule(pod, counted, view) if len(counted) == 2 else None
+        return Locality(scores=DependsOn.PODS, score_rule=rule)
 
     def _counted_resources(self, pod: PodInfo) -> list[str]:
         """Return the resources that count for a pod: an extended one only if the pod requests it."""
         requests = pod.spec.requests
         return [name for name in self._resources if requests.get(name, 0) or name in _ALWAYS_COUNTED]
 
-    def _rate_block(self, pod: PodInfo) -> Callable[[FloatArray], SmallIntArray] | None:
-        """Return `score` on a block, where cpu and memory alone count."""
-        if sorted(self._counted_resources(pod)) != sorted(BASIC):
-            return None
-        requests = np.array([[pod.spec.requests.get(name, 0)] for name in BASIC], dtype=np.float64)
+    def _score_rule(self, pod: PodInfo, counted: list[str], view: NodeView) -> ScoreRule:
+        """Return the rule of `score` where two resources count."""
+        first, second = counted
+        request_of_first, request_of_second = (float(pod.spec.requests.get(name, 0)) for name in counted)
+        all_have_both = view.complete and set(counted) == set(BASIC)
 
-        def rate(block: FloatArray) -> SmallIntArray:
-            fractions = _fraction_of_columns(block[:2], block[2:4] + requests)
-            whole: SmallIntArray = balance_of_two(fractions[0], fractions[1]).astype(np.int16)
-            return whole
+        def rule(nodes: Nodes) -> Callable[[Node], Any]:
+            allocatable_first, requested_first = nodes.allocatable(first), nodes.requested(first)
+            allocatable_second, requested_second = nodes.allocatable(second), nodes.requested(second)
+            fraction, at_least, floor = used_fraction(nodes), nodes.at_least, nodes.floor
 
-        if not self._rates_change:
-            return rate
+            def balance(node: Node, more_of_first: float, more_of_second: float) -> Any:
+                capacity_first, capacity_second = allocatable_first(node), allocatable_second(node)
+                if not all_have_both:
+                    has_both = (capacity_first > 0.0) & (capacity_second > 0.0)
+                    capacity_first = at_least(capacity_first + 0.0, 1.0)
+                    capacity_second = at_least(capacity_second + 0.0, 1.0)
+                score = balance_of_two(
+                    fraction(capacity_first, requested_first(node) + more_of_first),
+                    fraction(capacity_second, requested_second(node) + more_of_second),
+                )
+                return score if all_have_both else nodes.select(has_both, score, float(MAX_SCORE))
 
-        def rate_changed(block: FloatArray) -> SmallIntArray:
-            fractions = _fraction_of_columns(block[:2], block[2:4].copy())
-            before = balance_of_two(fractions[0], fractions[1]).astype(np.int16)
-            changed: SmallIntArray = rate_change(rate(block), before)
-            return changed
+            def after(node: Node) -> Any:
+                return balance(node, request_of_first, request_of_second)
 
-        return rate_changed
+            def change(node: Node) -> Any:
+                return rate_change(nodes, floor(after(node)), floor(balance(node, 0.0, 0.0)))
 
-    def _rate(self, pod: PodInfo, view: NodeView) -> Callable[[NodeView, int], int] | None:
-        """Return `score` on one row; None unless two resources count."""
-        requests = pod.spec.requests
-        counted = [
-            (view.allocatable(resource).item, view.requested(resource).item, requests.get(resource, 0))
-            for resource in self._counted_resources(pod)
-        ]
-        if len(counted) != 2:
-            return None
-        (allocatable_a, requested_a, request_a), (allocatable_b, requested_b, request_b) = counted
+            return change if self._rates_change else after
 
-        def rate(now: NodeView, row: int) -> int:
-            capacity_a, capacity_b = allocatable_a(row), allocatable_b(row)
-            if capacity_a <= 0.0 or capacity_b <= 0.0:
-                return MAX_SCORE
-            fraction_a = _fraction_of_node(capacity_a, requested_a(row) + request_a)
-            return int(balance_of_two(fraction_a, _fraction_of_node(capacity_b, requested_b(row) + request_b)))
-
-        if not self._rates_change:
-            return rate
-
-        def rate_changed(now: NodeView, row: int) -> int:
-            capacity_a, capacity_b = allocatable_a(row), allocatable_b(row)
-            if capacity_a <= 0.0 or capacity_b <= 0.0:
-                return UNCHANGED
-            fraction_a = _fraction_of_node(capacity_a, requested_a(row))
-            before = int(balance_of_two(fraction_a, _fraction_of_node(capacity_b, requested_b(row))))
-            changed: int = rate_change(rate(now, row), before)
-            return changed
-
-        return rate_changed
+        return rule
 
 
 def _balance(view: NodeView, rows: RowArray, requests: list[tuple[str, int]]) -> IntArray:
@@ -140,14 +122,11 @@ def _balance(view: NodeView, rows: RowArray, requests: list[tuple[str, int]]) ->
     for resource, request in requests:
         allocatable = gather(view, view.allocatable(resource), rows)
         requested = gather(view, view.requested(resource), rows) + request
-        fractions.append(_fraction_of_columns(np.maximum(allocatable, 1.0), requested))
+        fractions.append(np.minimum(requested / np.maximum(allocatable, 1.0), 1.0))
         present.append(allocatable > 0)
     if not fractions:
         return np.full(len(rows), MAX_SCORE, dtype=np.int64)
-    if len(fractions) == 2:
-        score = np.where(present[0] & present[1], balance_of_two(*fractions), MAX_SCORE)
-    else:
-        score = (1.0 - _standard_deviation(fractions, present)) * 100.0
+    score = (1.0 - _standard_deviation(fractions, present)) * 100.0
     return score.astype(np.int64)
 
 

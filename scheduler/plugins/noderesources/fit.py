@@ -2,29 +2,29 @@
 (pkg/scheduler/framework/plugins/noderesources/fit.go)."""
 
 from collections.abc import Callable, Collection, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from scheduler.catalog import ActionType, NodeResourcesFitArgs
 from scheduler.framework import (
-    MAX_REASONS,
     NODE,
     POD,
     SUCCESS,
-    BoolArray,
     Code,
     CycleState,
     DependsOn,
     EnqueueExtensions,
     FilterPlugin,
-    FloatArray,
+    FilterRule,
     Hint,
     HintRegistration,
     IntArray,
     Locality,
     LocalPlugin,
+    Node,
     NodeInfo,
+    Nodes,
     NodeView,
     ObjectReader,
     Objects,
@@ -36,10 +36,13 @@ from scheduler.framework import (
     Resources,
     RowArray,
     ScorePlugin,
-    SmallIntArray,
+    ScoreRule,
     Status,
     Verdicts,
     gather,
+    masks_of,
+    scores_of,
+    verdicts_of,
 )
 from scheduler.helpers import (
     DEVICE_CLASS,
@@ -54,8 +57,7 @@ from scheduler.helpers import (
 from scheduler.kube.model import DeviceClass
 from scheduler.plugins.noderesources.kernels import (
     BASIC,
-    COLUMNS,
-    NUMBERS,
+    Kernel,
     exact_percent,
     is_insufficient,
     least_requested_score,
@@ -66,16 +68,7 @@ from scheduler.plugins.noderesources.kernels import (
 )
 
 NAME = "NodeResourcesFit"
-
-
-class _ScoredResource(NamedTuple):
-    """One resource of the scoring strategy: what the score of a node for it follows from."""
-
-    allocatable: FloatArray
-    requested: FloatArray
-    request: int
-    weight: int
-    wide: bool
+_ALWAYS_SCORED = (*BASIC, "ephemeral-storage")
 
 
 def _class_generation(view: NodeView) -> int:
@@ -107,10 +100,6 @@ class NodeResourcesFit(
                 raise ValueError("requestedToCapacityRatio.shape: at least one point must be specified")
             self._shape = [(point.utilization, point.score * 10) for point in points]
         self._most = strategy.type == "MostAllocated"
-        if self._most:
-            self._score_of_columns, self._score_of_node = most_requested_score(COLUMNS), most_requested_score(NUMBERS)
-        else:
-            self._score_of_columns, self._score_of_node = least_requested_score(COLUMNS), least_requested_score(NUMBERS)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
         """Nothing to prepare: requests were reduced when the pod arrived. Never skipped, as every pod takes a pod
@@ -125,88 +114,126 @@ class NodeResourcesFit(
         """Reject nodes without room, with every reason; unresolvable where the request exceeds the node itself."""
         if pod.spec.lists_much:
             _charge(state, pod, rows)
-        failures: list[tuple[str, BoolArray]] = []
+        masks = masks_of(self._filter_rule(pod, view), view, rows)
+        resources = self._checked(pod)
         exceeds_node = np.zeros(len(rows), dtype=np.bool_)
-        full = too_many_pods(gather(view, view.pod_count, rows), gather(view, view.allowed_pods, rows))
-        if full.any():
-            failures.append(("Too many pods", full))
-        requests = pod.spec.requests
-        for resource in _in_message_order(requests):
-            request = requests[resource]
-            if request <= 0 or self._is_ignored(resource):
-                continue
-            allocatable = gather(view, view.allocatable(resource), rows)
-            insufficient = is_insufficient(request, allocatable, gather(view, view.requested(resource), rows))
-            if self._is_backed(resource, view.objects):
-                # Where a node has none of it, DynamicResources finds devices.
-                insufficient &= allocatable > 0
+        for (resource, request), insufficient in zip(resources, masks[1:], strict=True):
             if insufficient.any():
-                failures.append((f"Insufficient {resource}", insufficient))
-                exceeds_node |= request > allocatable
-        if not failures:
-            return None
-        bits = np.zeros(len(rows), dtype=np.int64)
-        for index, (_, mask) in enumerate(failures):
-            bits |= mask.astype(np.int64) << min(index, MAX_REASONS - 1)
-        codes = np.where(
-            bits == 0, 0, np.where(exceeds_node, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.UNSCHEDULABLE)
-        ).astype(np.int8)
-        return Verdicts(codes, bits, tuple(reason for reason, _ in failures[:MAX_REASONS]))
+                exceeds_node |= insufficient & (request > gather(view, view.allocatable(resource), rows))
+        reasons = ("Too many pods", *(f"Insufficient {resource}" for resource, _ in resources))
+        return verdicts_of(masks, reasons, Code.UNSCHEDULABLE, exceeds_node)
 
     def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         """Score by the strategy: weighted mean over resources (resource_allocation.go, score)."""
         if pod.spec.lists_much:
             _charge(state, pod, rows)
-        total = np.zeros(len(rows))
-        weights: FloatArray = np.zeros(1)  # one number for all rows, until a row lacks a resource
-        for resource in self._scored_resources(pod, view):
-            allocatable = gather(view, resource.allocatable, rows)
-            requested = gather(view, resource.requested, rows) + resource.request
-            score = self._resource_score(allocatable, requested, wide=resource.wide)
-            counted = allocatable > 0
-            if self._is_capacity_ratio:
-                counted &= score > 0
-            weight = float(resource.weight)
-            weighted = score if weight == 1.0 else score * weight
-            if counted.all():
-                total += weighted
-                weights = weights + weight
-            else:
-                total += np.where(counted, weighted, 0.0)
-                weights = weights + counted * weight
-        mean = total / np.maximum(weights, 1.0)
-        if self._is_capacity_ratio:
-            return round_half_away(mean).astype(np.int64)
-        # Numbers are not negative, so that truncation is floor.
-        return mean.astype(np.int64)
+        return scores_of(self._score_rule(pod, view), view, rows)
 
-    def _resource_score(self, allocatable: FloatArray, requested: FloatArray, *, wide: bool) -> FloatArray:
-        """Return the score of one resource; any number where nothing is allocatable. Overwrites `requested`."""
+    def _checked(self, pod: PodInfo) -> list[tuple[str, int]]:
+        """Return what a pod requests of resources that are not ignored, in the order of upstream's message."""
+        requests = pod.spec.requests
+        return [
+            (resource, requests[resource])
+            for resource in _in_message_order(requests)
+            if requests[resource] > 0 and not self._is_ignored(resource)
+        ]
+
+    def _filter_rule(self, pod: PodInfo, view: NodeView) -> FilterRule:
+        """Return the rule of `filter`: too many pods, then each resource of `_checked`."""
+        # Where a node has none of a backed resource, DynamicResources finds devices.
+        resources = [(name, request, self._is_backed(name, view.objects)) for name, request in self._checked(pod)]
+
+        def rule(nodes: Nodes) -> Callable[[Node], Sequence[Any]]:
+            count, allowed = nodes.column(nodes.view.pod_count), nodes.column(nodes.view.allowed_pods)
+            amounts = [
+                (request, nodes.allocatable(name), nodes.requested(name), backed) for name, request, backed in resources
+            ]
+
+            def failures(node: Node) -> Sequence[Any]:
+                masks = [too_many_pods(count(node), allowed(node))]
+                for request, allocatable_at, requested, backed in amounts:
+                    allocatable = allocatable_at(node)
+                    insufficient = is_insufficient(request, allocatable, requested(node))
+                    masks.append(insufficient & (allocatable > 0) if backed else insufficient)
+                return masks
+
+            return failures
+
+        return rule
+
+    def _score_rule(self, pod: PodInfo, view: NodeView) -> ScoreRule:
+        """Return the rule of `score`; for columns alone where `_needs_columns`."""
+        scored = self._scored_resources(pod)
+        # Then nothing is left out of the mean, which spares half of the arithmetic.
+        all_count = not self._is_capacity_ratio and view.complete and {name for name, *_ in scored} <= set(BASIC)
+
+        def rule(nodes: Nodes) -> Callable[[Node], Any]:
+            resources = [
+                (
+                    nodes.allocatable(name),
+                    nodes.nonzero_requested(name) if name in BASIC else nodes.requested(name),
+                    float(request),
+                    weight,
+                    self._formula(nodes, wide=view.wide(name)),
+                )
+                for name, request, weight in scored
+            ]
+
+            def mean_of_all(node: Node) -> Any:
+                total: Any = None
+                for allocatable, requested, request, weight, formula in resources:
+                    score = formula(allocatable(node), requested(node) + request)
+                    if weight != 1.0:
+                        score = score * weight
+                    total = score if total is None else total + score
+                return total / weights
+
+            def mean(node: Node) -> Any:
+                total: Any = 0.0
+                divisor: Any = 0.0
+                for allocatable_at, requested, request, weight, formula in resources:
+                    allocatable = allocatable_at(node)
+                    counted = allocatable > 0.0
+                    score = formula(nodes.at_least(allocatable + 0.0, 1.0), requested(node) + request)
+                    if self._is_capacity_ratio:
+                        counted = counted & (score > 0.0)
+                    total = total + score * (counted * weight)
+                    divisor = divisor + counted * weight
+                total = total / nodes.at_least(divisor + 0.0, 1.0) if resources else 0.0
+                return round_half_away(total) if self._is_capacity_ratio else total
+
+            weights = sum(weight for *_, weight, _ in resources)
+            return mean_of_all if all_count and weights else mean
+
+        return rule
+
+    def _formula(self, nodes: Nodes, *, wide: bool) -> Kernel:
+        """Return the score of one resource, by what is allocatable, at least 1, and what would be requested."""
         if self._is_capacity_ratio:
             percent = self._percent if wide else None
-            return interpolate(utilization_percent(allocatable, requested, percent), self._shape)
+            return lambda allocatable, requested: interpolate(
+                utilization_percent(allocatable, requested, percent), self._shape
+            )
         if wide:
-            part = np.minimum(requested, allocatable) if self._most else np.maximum(allocatable - requested, 0.0)
-            return self._percent(part, allocatable)
-        return self._score_of_columns(np.maximum(allocatable, 1.0), requested)
+            return lambda allocatable, requested: self._percent(
+                np.minimum(requested, allocatable) if self._most else np.maximum(allocatable - requested, 0.0),
+                allocatable,
+            )
+        return most_requested_score(nodes) if self._most else least_requested_score(nodes)
 
-    def _scored_resources(self, pod: PodInfo, view: NodeView) -> list[_ScoredResource]:
-        """Return the resources that count for a pod: an extended one only if the pod requests it.
+    def _needs_columns(self, pod: PodInfo, view: NodeView) -> bool:
+        """Tell whether the formula is not worth a form for plain numbers."""
+        return self._is_capacity_ratio or any(view.wide(name) for name, *_ in self._scored_resources(pod))
+
+    def _scored_resources(self, pod: PodInfo) -> list[tuple[str, int, float]]:
+        """Return the resources that count for a pod, what it requests and their weight: an extended one only if the
+        pod requests it.
 
         Of cpu and memory a pod without a request counts with a default, so that such pods spread as well
         (GetNonzeroRequests).
         """
-        scored = []
-        for name, weight in self._weights:
-            request = self._score_request(pod, name)
-            if name in BASIC:
-                requested = view.nonzero_requested(name)
-            elif name == "ephemeral-storage" or request:
-                requested = view.requested(name)
-            else:
-                continue
-            scored.append(_ScoredResource(view.allocatable(name), requested, request, weight, view.wide(name)))
-        return scored
+        requests = ((name, self._score_request(pod, name), float(weight)) for name, weight in self._weights)
+        return [each for each in requests if each[0] in _ALWAYS_SCORED or each[1]]
 
     def _score_request(self, pod: PodInfo, resource: str) -> int:
         """Return what counts of a pod's request for the score: since 1.38 that of the pod as a whole, where it has
@@ -223,96 +250,10 @@ class NodeResourcesFit(
         return Locality(
             DependsOn.PODS,
             DependsOn.PODS,
-            by_row=lambda now: (self._fits(pod, now), self._rate(pod, now)),
-            fits_block=self._fits_block(pod),
-            rate_block=self._rate_block(pod, view),
+            filter_rule=self._filter_rule(pod, view),
+            score_rule=None if self._needs_columns(pod, view) else self._score_rule(pod, view),
             version=_class_generation if by_classes else None,
         )
-
-    def _fits_block(self, pod: PodInfo) -> Callable[[FloatArray], BoolArray] | None:
-        """Return `filter` on a block, for pods that request nothing but cpu and memory."""
-        requests = {name: amount for name, amount in pod.spec.requests.items() if amount > 0}
-        if not requests.keys() <= set(BASIC):
-            return None
-        checks = [(requests[name], index) for index, name in enumerate(BASIC) if name in requests]
-
-        def fits(block: FloatArray) -> BoolArray:
-            failed: BoolArray = too_many_pods(block[7], block[6])
-            for request, index in checks:
-                failed |= is_insufficient(request, block[index], block[index + 2])
-            return ~failed
-
-        return fits
-
-    def _rate_block(self, pod: PodInfo, view: NodeView) -> Callable[[FloatArray], SmallIntArray] | None:
-        """Return `score` on a block, for a strategy over cpu and memory alone."""
-        weights = dict(self._weights)
-        if self._is_capacity_ratio or len(self._weights) != 2 or weights.keys() != set(BASIC):
-            return None
-        if any(map(view.wide, BASIC)):
-            return None
-        requests = np.array([[self._score_request(pod, name)] for name in BASIC], dtype=np.float64)
-        cpu, memory = (float(weights[name]) for name in BASIC)
-        equal_weights = cpu == memory == 1.0
-        kernel = self._score_of_columns
-
-        def rate(block: FloatArray) -> SmallIntArray:
-            scores = kernel(block[:2], block[4:6] + requests)
-            if equal_weights:
-                total = scores[0] + scores[1]
-                total *= 0.5
-            else:
-                total = (scores[0] * cpu + scores[1] * memory) / (cpu + memory)
-            whole: SmallIntArray = total.astype(np.int16)
-            return whole
-
-        return rate
-
-    def _fits(self, pod: PodInfo, view: NodeView) -> Callable[[NodeView, int], bool]:
-        """Return `filter` on one row."""
-        count, allowed = view.pod_count.item, view.allowed_pods.item
-        requests = [
-            (
-                request,
-                view.allocatable(resource).item,
-                view.requested(resource).item,
-                self._is_backed(resource, view.objects),
-            )
-            for resource, request in pod.spec.requests.items()
-            if request > 0 and not self._is_ignored(resource)
-        ]
-
-        def fits(now: NodeView, row: int) -> bool:
-            if too_many_pods(count(row), allowed(row)):
-                return False
-            for request, allocatable, requested, backed in requests:
-                if is_insufficient(request, allocatable(row), requested(row)) and not (backed and not allocatable(row)):
-                    return False
-            return True
-
-        return fits
-
-    def _rate(self, pod: PodInfo, view: NodeView) -> Callable[[NodeView, int], int] | None:
-        """Return `score` on one row; None for the formulas that are not worth it."""
-        scored = self._scored_resources(pod, view)
-        if self._is_capacity_ratio or any(resource.wide for resource in scored):
-            return None
-        resources = [
-            (resource.allocatable.item, resource.requested.item, resource.request, resource.weight)
-            for resource in scored
-        ]
-        kernel = self._score_of_node
-
-        def rate(now: NodeView, row: int) -> int:
-            total = weights = 0.0
-            for allocatable_at, requested_at, request, weight in resources:
-                allocatable = allocatable_at(row)
-                if allocatable > 0.0:
-                    total += kernel(allocatable, requested_at(row) + request) * weight
-                    weights += weight
-            return int(total / weights) if weights else 0
-
-        return rate
 
     def events_to_register(self) -> Sequence[HintRegistration]:
         """Register pods that are deleted or shrink, and nodes that are added or grow."""

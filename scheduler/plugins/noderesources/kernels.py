@@ -1,64 +1,43 @@
-"""The rules of the two plugins over node resources, each written once.
+"""The formulas of the two plugins over node resources, over one node or many (`scheduler.framework.rules`).
 
-A kernel takes columns with an entry per node, or the plain numbers of one node. `filter` and `score` run it on columns,
-the functions in `Locality` on blocks of columns and on single rows; all of them therefore compute the same digits.
 Amounts are float64: milli-units of cpu, whole units of everything else.
 """
 
-import math
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
-from scheduler.framework import FloatArray
+from scheduler.framework import FloatArray, Nodes
 
 _LARGEST_PART = float((1 << 63) // 100)
 """A hundred times a larger amount is beyond int64."""
 BASIC = ("cpu", "memory")
-"""In the order of `NodeView.basics`."""
+"""What every node of a complete view has (`NodeView.complete`)."""
 
-Amount = TypeVar("Amount", float, FloatArray)
-Kernel = Callable[[Amount, Amount], Amount]
+Kernel = Callable[[Any, Any], Any]
 """kernel(allocatable, requested with the pod). `requested` belongs to the kernel, which overwrites a column: a new
-column of 5,000 nodes costs as much as the arithmetic. No `allocatable` may be 0."""
+column of 5,000 nodes costs as much as the nodes. No `allocatable` may be 0."""
 
 
-class Arithmetic(Struct, Generic[Amount], frozen=True):
-    """What Python and numpy spell differently. On columns, the first operand is overwritten with the result."""
-
-    at_least: Callable[[Amount, float], Amount]
-    at_most: Callable[[Amount, Amount | float], Amount]
-    floor: Callable[[Amount], Amount]
-
-
-NUMBERS: Arithmetic[float] = Arithmetic(max, min, math.floor)
-COLUMNS: Arithmetic[FloatArray] = Arithmetic(
-    lambda values, low: np.maximum(values, low, out=values),
-    lambda values, high: np.minimum(values, high, out=values),
-    lambda values: np.floor(values, out=values),
-)
-
-
-def too_many_pods(pod_count: Amount, allowed_pods: Amount) -> Any:
+def too_many_pods(pod_count: Any, allowed_pods: Any) -> Any:
     """Tell whether a node has no pod slot left (fit.go, fitsRequest); a bool, or a column of them."""
     return pod_count + 1.0 > allowed_pods
 
 
-def is_insufficient(request: float, allocatable: Amount, requested: Amount) -> Any:
+def is_insufficient(request: float, allocatable: Any, requested: Any) -> Any:
     """Tell whether a node has less of a resource left than a pod requests (fit.go, fitsRequest)."""
     return request > allocatable - requested
 
 
-def least_requested_score(arithmetic: Arithmetic[Amount]) -> Kernel[Amount]:
+def least_requested_score(nodes: Nodes) -> Kernel:
     """Return the kernel of (allocatable - requested) * 100 / allocatable (least_allocated.go, leastRequestedScore).
 
     Go divides integers: the quotient is rounded down, and requests beyond the capacity score 0.
     """
-    at_least, floor = arithmetic.at_least, arithmetic.floor
+    at_least, floor = nodes.at_least, nodes.floor
 
-    def kernel(allocatable: Amount, requested: Amount) -> Amount:
+    def kernel(allocatable: Any, requested: Any) -> Any:
         # The difference is taken the wrong way round, and its sign turned by the factor, so that it can overwrite
         # `requested`. Negation loses no digit.
         requested -= allocatable
@@ -70,14 +49,14 @@ def least_requested_score(arithmetic: Arithmetic[Amount]) -> Kernel[Amount]:
     return kernel
 
 
-def most_requested_score(arithmetic: Arithmetic[Amount]) -> Kernel[Amount]:
+def most_requested_score(nodes: Nodes) -> Kernel:
     """Return the kernel of requested * 100 / allocatable (most_allocated.go, mostRequestedScore).
 
     Go divides integers: the quotient is rounded down. Requests beyond the capacity count as the capacity.
     """
-    at_most, floor = arithmetic.at_most, arithmetic.floor
+    at_most, floor = nodes.at_most, nodes.floor
 
-    def kernel(allocatable: Amount, requested: Amount) -> Amount:
+    def kernel(allocatable: Any, requested: Any) -> Any:
         requested = at_most(requested, allocatable)
         requested *= 100.0
         requested /= allocatable
@@ -86,18 +65,18 @@ def most_requested_score(arithmetic: Arithmetic[Amount]) -> Kernel[Amount]:
     return kernel
 
 
-def used_fraction(arithmetic: Arithmetic[Amount]) -> Kernel[Amount]:
+def used_fraction(nodes: Nodes) -> Kernel:
     """Return the kernel of requested / allocatable, at most 1 (balanced_allocation.go, balancedResourceScorer)."""
-    at_most = arithmetic.at_most
+    at_most = nodes.at_most
 
-    def kernel(allocatable: Amount, requested: Amount) -> Amount:
+    def kernel(allocatable: Any, requested: Any) -> Any:
         requested /= allocatable
         return at_most(requested, 1.0)
 
     return kernel
 
 
-def balance_of_two(fraction: Amount, other: Amount) -> Amount:
+def balance_of_two(fraction: Any, other: Any) -> Any:
     """Return (1 - std) * 100 for two fractions, whose standard deviation is half their distance
     (balanced_allocation.go, balancedResourceScorer); not yet truncated."""
     score = abs(fraction - other)
@@ -107,10 +86,10 @@ def balance_of_two(fraction: Amount, other: Amount) -> Amount:
     return score
 
 
-def rate_change(after: Any, before: Any) -> Any:
+def rate_change(nodes: Nodes, after: Any, before: Any) -> Any:
     """Return 50 to 100 for a balance that a pod worsens to improves; both balances are truncated, and so is half their
     difference (balanced_allocation.go, balancedResourceScorer since 1.36)."""
-    return 50 + (50 + after - before) // 2
+    return nodes.floor((50.0 + after - before) * 0.5) + 50.0
 
 
 def wide_percent(part: FloatArray, whole: FloatArray) -> FloatArray:

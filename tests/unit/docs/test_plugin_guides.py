@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from scheduler import catalog, plugins
+from scheduler import catalog, framework, plugins
 from scheduler.catalog import registry
 from scheduler.catalog.descriptor import PluginDescriptor, points
 from scheduler.core import explain
 from scheduler.framework.locality import DependsOn, Locality, part_of
 from tests.support.pages import CHECKOUT, GUIDES, text_of
-from tests.unit.scheduler.core.builders import NOW, cluster, node, only_scores, pod, runner
+from tests.unit.scheduler.core.builders import NOW, cluster, container, node, only_scores, pod, runner
 
 IN_TREE, OUT_OF_TREE = f"{GUIDES}/add-an-in-tree-plugin.md", f"{GUIDES}/write-an-out-of-tree-plugin.md"
+LICENCES = "example.com/licences"
 _CODE = re.compile(r"^```python\n# (\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -78,10 +79,25 @@ def test_the_page_about_plugins_shows_a_locality_that_the_framework_accepts() ->
     page = (CHECKOUT / "docs" / "writing-a-plugin.md").read_text(encoding="utf-8")
     pod = types.SimpleNamespace(spec=types.SimpleNamespace(tolerations=()))
     names = {"Locality": Locality, "DependsOn": DependsOn, "part_of": part_of, "pod": pod}
-    declared, shared = (eval(expression, names) for expression in re.findall(r"return (Locality\(.*\))", page))
+    named = re.findall(r"return (Locality\(.*\))", page)
+    declared, shared = (eval(expression, names) for expression in named if "_rule" not in expression)
     assert (declared.filters, declared.scores) == (DependsOn.PODS, DependsOn.NODE)
     assert (shared.filters, shared.part) == (DependsOn.NODE, part_of(()))
     assert set(re.findall(r"^\| `([A-Z]+)`", page, re.MULTILINE)) == {member.name for member in DependsOn}
+
+
+def test_the_rule_of_the_page_about_plugins_says_of_many_nodes_what_it_says_of_each() -> None:
+    page = (CHECKOUT / "docs" / "writing-a-plugin.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(class Licences.*?)```", page, re.DOTALL)
+    names = dict(vars(framework))
+    exec(code, names)
+    plugin: Any = names["Licences"]()
+    capacity = {"n0": "0", "n1": "1", "n2": "2"}
+    state = cluster(*[node(name, allocatable={LICENCES: amount}) for name, amount in capacity.items()])
+    view, info = state.snapshot(NOW), pod("p", container(requests={LICENCES: "2"}))
+    rule = plugin.locality(info, view).filter_rule(framework.OneNode(view))
+    assert [any(rule(row)) for row in view.rows.tolist()] == [True, True, False]
+    assert (plugin.filter(framework.CycleState(), info, view, view.rows).codes != 0).tolist() == [True, True, False]
 
 
 def test_the_in_tree_guide_names_files_that_exist() -> None:

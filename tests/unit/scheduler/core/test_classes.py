@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -18,6 +19,8 @@ from scheduler.framework import (
     DependsOn,
     IntArray,
     Locality,
+    Node,
+    Nodes,
     NodeView,
     Plugin,
     PodInfo,
@@ -268,15 +271,20 @@ def test_a_score_out_of_range_is_clamped_and_counted_whatever_the_plugin_vouches
 
 
 def test_a_plugin_that_fails_fails_the_attempt_with_columns_too() -> None:
-    def refuse(view: NodeView, row: int) -> int:
-        raise RuntimeError("boom")
+    def rule(nodes: Nodes) -> Callable[[Node], Any]:
+        def refuse(node: Node) -> Any:
+            if not nodes.in_columns:
+                raise RuntimeError("boom")
+            return np.zeros(len(node))
+
+        return refuse
 
     def score(self: Any, state: CycleState, info: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
         if view.pods_on(0):
             raise RuntimeError("boom")
         return np.zeros(len(rows), dtype=np.int64)
 
-    profile, _ = profile_with(declared=Locality(scores=DependsOn.PODS, rate=refuse), score=score)
+    profile, _ = profile_with(declared=Locality(scores=DependsOn.PODS, score_rule=rule), score=score)
     state = some_cluster()
     for _ in range(2):
         assert place(state, pod("p", container("100m")), profile).node is not None
@@ -285,6 +293,20 @@ def test_a_plugin_that_fails_fails_the_attempt_with_columns_too() -> None:
         assert place(state, pod("p", container("100m")), profile).message == (
             'running Score plugins: plugin "ImageLocality" failed with: boom'
         )
+
+
+def test_a_plugin_that_declares_fields_of_an_older_locality_is_asked_about_every_node() -> None:
+    def locality(self: Any, info: PodInfo, view: NodeView) -> Any:
+        return Locality(scores=DependsOn.PODS, rate=lambda view, row: 7)  # type: ignore[call-arg]
+
+    profile, _ = profile_with(locality=locality)
+    state = some_cluster()
+    with pytest.warns(RuntimeWarning) as warned:
+        placements = [place(state, pod(name, container("100m")), profile) for name in "pqr"]
+    assert all(placement.node is not None for placement in placements)
+    (message,) = [str(warning.message) for warning in warned]
+    assert message.startswith("plugin Odd: locality failed, so that it is asked about every node: ")
+    assert "'rate'" in message
 
 
 def test_an_observer_that_does_not_pass_locality_on_sees_every_attempt() -> None:

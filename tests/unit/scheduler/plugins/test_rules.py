@@ -1,12 +1,22 @@
-"""The quick forms of a plugin's filter and score, for one row and for a block of rows, say what those two say."""
+"""A rule says of many nodes what it says of each alone, and what the plugin's filter or score says of them."""
 
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from scheduler.framework import CycleState, LocalPlugin, MonotonicSeconds, PodInfo, ProfileRunner
+from scheduler.framework import (
+    CycleState,
+    LocalPlugin,
+    MonotonicSeconds,
+    OneNode,
+    PodInfo,
+    ProfileRunner,
+    masks_of,
+    scores_of,
+)
 from scheduler.helpers import KubeletRejections
 from scheduler.state import ClusterState
 from tests.support.selection import tries
@@ -39,33 +49,36 @@ CROWD = [pod(f"crowd-{index}") for index in range(25)]
 
 
 def check(profile: ProfileRunner, state: ClusterState, info: PodInfo) -> set[str]:
-    """Compare all the forms there are on every row; returns which there were."""
+    """Compare each rule on every row alone, on some rows and on all, with `filter` and `score`; returns which rules
+    there were."""
     view = state.snapshot(NOW)
-    rows, forms = view.rows, set()
+    rows, compared = view.rows, set()
+    single = OneNode(view)
     for plugin in profile.plugins.values():
         if not isinstance(plugin, LocalPlugin):
             continue
         locality, cycle = plugin.locality(info, view), CycleState()
         instance: Any = plugin
-        fits, rate = (locality.fits, locality.rate) if locality.by_row is None else locality.by_row(view)
-        if fits is not None or locality.fits_block is not None:
+        if locality.filter_rule is not None:
             verdicts = instance.filter(cycle, info, view, rows)
-            passed = [True] * len(rows) if verdicts is None else (verdicts.codes == 0).tolist()
-            if fits is not None:
-                assert [fits(view, row) for row in rows.tolist()] == passed
-                forms.add(f"{plugin.name} fits")
-            if locality.fits_block is not None and view.table.complete:
-                assert locality.fits_block(view.basics[:, rows]).tolist() == passed
-                forms.add(f"{plugin.name} fits in a block")
-        if rate is not None or locality.rate_block is not None:
+            rejected = [False] * len(rows) if verdicts is None else (verdicts.codes != 0).tolist()
+            in_numbers = locality.filter_rule(single)
+            assert [any(in_numbers(row)) for row in rows.tolist()] == rejected
+            assert all(type(failed) is bool for row in rows.tolist() for failed in in_numbers(row))
+            for subset in (rows, rows[1:], rows[:0]):
+                masks = np.array(masks_of(locality.filter_rule, view, subset)).any(axis=0)
+                assert masks.tolist() == [any(in_numbers(row)) for row in subset.tolist()]
+            compared.add(f"{plugin.name} filters")
+        if locality.score_rule is not None:
             scores = instance.score(cycle, info, view, rows).tolist()
-            if rate is not None:
-                assert [rate(view, row) for row in rows.tolist()] == scores
-                forms.add(f"{plugin.name} rates")
-            if locality.rate_block is not None and view.table.complete:
-                assert locality.rate_block(view.basics[:, rows]).tolist() == scores
-                forms.add(f"{plugin.name} rates a block")
-    return forms
+            rate = locality.score_rule(single)
+            assert [int(rate(row)) for row in rows.tolist()] == scores
+            for subset in (rows, rows[1:], rows[:0]):
+                assert scores_of(locality.score_rule, view, subset).tolist() == [
+                    int(rate(row)) for row in subset.tolist()
+                ]
+            compared.add(f"{plugin.name} scores")
+    return compared
 
 
 @pytest.mark.parametrize("name", sorted(PROFILES))
@@ -83,11 +96,9 @@ def test_they_agree_where_more_is_counted_than_there_is(name: str) -> None:
     )
     state.set_load(load({"n0": 130.0, "n1": 20.0}))
     forms = check(PROFILES[name], state, pod("p", container("100m", "100Mi")))
-    wanted = {"NodeResourcesFit fits", "NodeResourcesFit fits in a block", "NodeResourcesFit rates"}
-    wanted |= {"NodeResourcesFit rates a block", "NodeResourcesBalancedAllocation rates"}
-    wanted |= {"NodeResourcesBalancedAllocation rates a block"}
-    of_load = {"load": "TargetLoadPacking rates", "limit": "HighLoadFilter fits"}
-    assert forms == wanted | {form for word, form in of_load.items() if name.startswith(word)}
+    expected = {"NodeResourcesFit filters", "NodeResourcesFit scores", "NodeResourcesBalancedAllocation scores"}
+    of_load = {"load": "TargetLoadPacking scores", "limit": "HighLoadFilter filters"}
+    assert forms == expected | {form for word, form in of_load.items() if name.startswith(word)}
 
 
 def test_on_shared_nodes_they_agree() -> None:
@@ -95,7 +106,7 @@ def test_on_shared_nodes_they_agree() -> None:
     state = cluster(node("n0", allocatable={"cpu": "4"}), node("n1", allocatable={"cpu": "4"}), pods={"n0": [theirs]})
     state.objects.derived(KubeletRejections).note("n1", "OutOfmemory", MonotonicSeconds(time.monotonic()))
     for cpu, memory in (("1", None), ("2900m", None), ("1", "1Gi")):
-        assert "SharedNodes fits" in check(SHARED, state, pod("p", container(cpu, memory)))
+        assert "SharedNodes filters" in check(SHARED, state, pod("p", container(cpu, memory)))
 
 
 def test_a_node_without_cpu_or_memory_makes_the_table_incomplete_until_it_has_them() -> None:
@@ -110,4 +121,5 @@ def test_a_node_without_cpu_or_memory_makes_the_table_incomplete_until_it_has_th
     state.remove_node("n2")
     assert state.table.complete
     view = state.snapshot(NOW)
-    assert view.basics[0][view.rows].tolist() == [4000.0, 4000.0]
+    assert view.complete
+    assert view.allocatable("cpu")[view.rows].tolist() == [4000.0, 4000.0]
