@@ -5,67 +5,51 @@ plugins/defaultpreemption and framework/preemption of kube-scheduler 1.34.
 
 from collections.abc import Collection, Sequence
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType, DefaultPreemptionArgs
-from scheduler.framework import (
-    POD,
-    SUCCESS,
-    Asking,
-    AskingPostFilter,
-    Concern,
-    CycleState,
-    EnqueueExtensions,
-    Extender,
-    Hint,
-    HintRegistration,
-    NodeCodes,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    PostFilterPlugin,
-    PostFilterResult,
-    PreEnqueuePlugin,
-    Status,
-    conclude,
-    unresolvable,
-)
 from scheduler.preemption import WAITING, Evaluator, VictimRules, wanted_candidates
 
 _NAME = "DefaultPreemption"
-_WAITING_FOR_VICTIMS = unresolvable(WAITING, plugin=_NAME)
+_WAITING_FOR_VICTIMS = fw.unresolvable(WAITING, plugin=_NAME)
 
 
-class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, AskingPostFilter, EnqueueExtensions):
+class DefaultPreemption(fw.PreEnqueuePlugin, fw.PostFilterPlugin, fw.AskingPostFilter, fw.EnqueueExtensions):
     """PostFilter chooses node and victims; PreEnqueue parks the pod while its victims are being deleted."""
 
     name = _NAME
 
-    def __init__(self, args: DefaultPreemptionArgs, context: PluginContext) -> None:
+    def __init__(self, args: DefaultPreemptionArgs, context: fw.PluginContext) -> None:
         """Without a handle (simulation) no pod is evicted."""
         self._args = args
         rules = VictimRules(context.kubernetes)
         self._evaluator = Evaluator(self.name, context, rules, self._candidates_wanted, prefix="preemption: ")
 
-    def pre_enqueue(self, pod: PodInfo) -> Status:
+    def pre_enqueue(self, pod: fw.PodInfo) -> fw.Status:
         """Park a pod whose preemption is under way."""
-        return _WAITING_FOR_VICTIMS if self._evaluator.awaits_watch(pod) else SUCCESS
+        return _WAITING_FOR_VICTIMS if self._evaluator.awaits_watch(pod) else fw.SUCCESS
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Deletions un-gate a pod parked here; whether they help is for the plugins to say that rejected it.
 
         A pod whose gate is closed is asked when a victim of its own goes: thousands may be parked.
         """
-        concern = Concern(self._evaluator.victims_of, _deleted, lambda old, new: True)
-        return (HintRegistration(POD, ActionType.DELETE, lambda pod, old, new: Hint.SKIP, concern),)
+        concern = fw.Concern(self._evaluator.victims_of, _deleted, lambda old, new: True)
+        return (fw.HintRegistration(fw.POD, ActionType.DELETE, lambda pod, old, new: fw.Hint.SKIP, concern),)
 
     def post_filter(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
-    ) -> tuple[PostFilterResult | None, Status]:
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, codes: fw.NodeCodes
+    ) -> tuple[fw.PostFilterResult | None, fw.Status]:
         """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
-        return conclude(self._evaluator.post_filter(state, pod, view, codes))
+        return fw.conclude(self._evaluator.post_filter(state, pod, view, codes))
 
     def post_filter_asking(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
-    ) -> Asking[tuple[PostFilterResult | None, Status]]:
+        self,
+        state: fw.CycleState,
+        pod: fw.PodInfo,
+        view: fw.NodeView,
+        codes: fw.NodeCodes,
+        extenders: Sequence[fw.Extender],
+    ) -> fw.Asking[tuple[fw.PostFilterResult | None, fw.Status]]:
         """As `post_filter`, with extenders that have a say."""
         return self._evaluator.post_filter(state, pod, view, codes, extenders)
 
@@ -76,4 +60,4 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, AskingPostFilter, En
 
 
 def _deleted(old: object, new: object) -> Collection[str]:
-    return (old.uid,) if isinstance(old, PodInfo) else ()
+    return (old.uid,) if isinstance(old, fw.PodInfo) else ()

@@ -13,31 +13,8 @@ from typing import Any
 
 import msgspec
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType
-from scheduler.framework import (
-    POD,
-    SCHEDULING_GROUP,
-    SUCCESS,
-    EnqueueExtensions,
-    Gang,
-    GangReporter,
-    Handle,
-    Hint,
-    HintRegistration,
-    MemberTries,
-    ObjectReader,
-    Objects,
-    PermitPlugin,
-    PluginContext,
-    PodInfo,
-    PodReader,
-    Pods,
-    PreEnqueuePlugin,
-    Status,
-    failure,
-    unresolvable,
-    unschedulable,
-)
 from scheduler.kube.model import PodGroupCondition, SchedulingPodGroup
 from scheduler.kube.primitives import format_time
 
@@ -53,7 +30,7 @@ class PodGroupConditions:
     A write that fails is not repeated: the next attempt at the gang says the same again.
     """
 
-    def __init__(self, handle: Handle, kind: str, condition: str) -> None:
+    def __init__(self, handle: fw.Handle, kind: str, condition: str) -> None:
         """Configure.
 
         Args:
@@ -66,7 +43,7 @@ class PodGroupConditions:
         self._type = condition
         self._writing: set[str] = set()
 
-    def publish(self, group: SchedulingPodGroup, outcome: Status) -> None:
+    def publish(self, group: SchedulingPodGroup, outcome: fw.Status) -> None:
         """Say what became of a group; a group that was scheduled once stays so."""
         former = next((each for each in group.status.conditions if each.type == self._type), None)
         if former is not None and former.status == "True" and not outcome.is_success:
@@ -78,7 +55,7 @@ class PodGroupConditions:
         self._handle.spawn(self._write(group, condition), f"condition of pod group {group.metadata.key}")
 
     def _condition(
-        self, group: SchedulingPodGroup, former: PodGroupCondition | None, outcome: Status
+        self, group: SchedulingPodGroup, former: PodGroupCondition | None, outcome: fw.Status
     ) -> PodGroupCondition:
         if outcome.is_success:
             status, reason, message = "True", "Scheduled", ""
@@ -121,12 +98,14 @@ _HELD_BACK = (
 )
 
 
-class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions, ObjectReader, PodReader, GangReporter):
+class GangScheduling(
+    fw.PreEnqueuePlugin, fw.PermitPlugin, fw.EnqueueExtensions, fw.ObjectReader, fw.PodReader, fw.GangReporter
+):
     """PreEnqueue on the size of a group, and what the engine asks about gangs."""
 
     name = NAME
 
-    def __init__(self, args: Any, context: PluginContext) -> None:
+    def __init__(self, args: Any, context: fw.PluginContext) -> None:
         """Take no args. In versions before 1.36 there are no PodGroups, and nothing happens."""
         version = context.kubernetes
         self._kind = f"{KIND}/{version.pod_groups.rpartition('/')[2]}" if version.pod_groups else ""
@@ -135,25 +114,25 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions, ObjectRe
         self._gated_as_one = version.gives_up_early
         self._gated: dict[tuple[str, str, str], set[str]] = {}
         self._handle = context.handle
-        self._objects: Objects | None = None
-        self._pods: Pods | None = None
+        self._objects: fw.Objects | None = None
+        self._pods: fw.Pods | None = None
         self._conditions = (
             None
             if context.handle is None
             else PodGroupConditions(context.handle, self._kind, version.pod_group_condition)
         )
 
-    def use_objects(self, objects: Objects) -> None:
+    def use_objects(self, objects: fw.Objects) -> None:
         """Take the store that holds the PodGroups."""
         self._objects = objects
 
-    def use_pods(self, pods: Pods) -> None:
+    def use_pods(self, pods: fw.Pods) -> None:
         """Take the directory of pods."""
         self._pods = pods
         if self._kind:
-            pods.index(SCHEDULING_GROUP, self._pod_changed)
+            pods.index(fw.SCHEDULING_GROUP, self._pod_changed)
 
-    def _pod_changed(self, old: PodInfo | None, new: PodInfo | None) -> None:
+    def _pod_changed(self, old: fw.PodInfo | None, new: fw.PodInfo | None) -> None:
         """Wake the others where a pod that may not be tried itself makes them enough, or no longer keeps them. All
         other new members enter the active queue, and are tried with whoever waits."""
         if self._gated_as_one:
@@ -170,7 +149,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions, ObjectRe
         if gang is not None and len(members) == gang.min_count and self._handle is not None:
             self._handle.activate([member for member in members if not member.spec.gates])
 
-    def _let_go(self, pod: PodInfo) -> None:
+    def _let_go(self, pod: fw.PodInfo) -> None:
         """Wake a group once the last of its pods has no gate any more, or is gone."""
         gated = self._gated.get(_key(pod), set())
         gated.discard(pod.uid)
@@ -182,70 +161,72 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions, ObjectRe
 
     # Queue ----------------------------------------------------------------------------------------------------------
 
-    def pre_enqueue(self, pod: PodInfo) -> Status:
+    def pre_enqueue(self, pod: fw.PodInfo) -> fw.Status:
         """Park a pod whose PodGroup does not exist, lacks pods for its minCount or, since 1.37, has one with a gate."""
         if not self.has_gang(pod):
-            return SUCCESS
+            return fw.SUCCESS
         group = self._group_of(pod)
         if group is None:
             # The grammar is upstream's.
-            return unresolvable(f'waiting for pods\'s pod group "{pod.scheduling_group}" to appear in scheduling queue')
+            return fw.unresolvable(
+                f'waiting for pods\'s pod group "{pod.scheduling_group}" to appear in scheduling queue'
+            )
         gang = group.spec.scheduling_policy.gang
         if gang is not None and len(self._members(pod)) < gang.min_count:
-            return unresolvable(_TOO_FEW_PODS)
+            return fw.unresolvable(_TOO_FEW_PODS)
         if _key(pod) in self._gated and not pod.spec.gates:
-            return unresolvable(_GATED)
-        return SUCCESS
+            return fw.unresolvable(_GATED)
+        return fw.SUCCESS
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register new pods of the group, and the group itself."""
         if not self._kind:
             return ()
         return (
-            HintRegistration(POD, ActionType.ADD, self._pod_added),
-            HintRegistration(self._kind, ActionType.ADD | ActionType.UPDATE, self._group_changed),
+            fw.HintRegistration(fw.POD, ActionType.ADD, self._pod_added),
+            fw.HintRegistration(self._kind, ActionType.ADD | ActionType.UPDATE, self._group_changed),
         )
 
     @staticmethod
-    def _pod_added(pod: PodInfo, old: object, new: object) -> Hint:
+    def _pod_added(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
         same = (
-            isinstance(new, PodInfo)
+            isinstance(new, fw.PodInfo)
             and new.namespace == pod.namespace
             and new.scheduling_group == pod.scheduling_group
             and pod.scheduling_group
         )
-        return Hint.QUEUE if same else Hint.SKIP
+        return fw.Hint.QUEUE if same else fw.Hint.SKIP
 
     @staticmethod
-    def _group_changed(pod: PodInfo, old: object, new: object) -> Hint:
+    def _group_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
         """Wake the pods of a new group, and of one that needs fewer pods than before (it can change since 1.37)."""
         if not isinstance(new, SchedulingPodGroup) or not pod.scheduling_group:
-            return Hint.SKIP
+            return fw.Hint.SKIP
         if (new.metadata.namespace, new.metadata.name) != (pod.namespace, pod.scheduling_group):
-            return Hint.SKIP
+            return fw.Hint.SKIP
         if not isinstance(old, SchedulingPodGroup):
-            return Hint.QUEUE
+            return fw.Hint.QUEUE
         before, now = old.spec.scheduling_policy.gang, new.spec.scheduling_policy.gang
         fewer = before is not None and now is not None and now.min_count < before.min_count
-        return Hint.QUEUE if fewer else Hint.SKIP
+        return fw.Hint.QUEUE if fewer else fw.Hint.SKIP
 
     # The attempt ----------------------------------------------------------------------------------------------------
 
-    def permit(self, state: Any, pod: PodInfo, node: str) -> tuple[Status, float]:
+    def permit(self, state: Any, pod: fw.PodInfo, node: str) -> tuple[fw.Status, float]:
         """Allow, as a gang gets here as a whole; but for a pod whose PodGroup is gone, as upstream."""
         if self.has_gang(pod) and self._group_of(pod) is None:
             missing = f'podgroup.scheduling.k8s.io "{pod.scheduling_group}" not found'
             reason = f"failed to get podGroup {pod.namespace}/{pod.scheduling_group}: {missing}"
-            return failure(f'running Permit plugin "{NAME}": {reason}'), 0.0
-        return SUCCESS, 0.0
+            return fw.failure(f'running Permit plugin "{NAME}": {reason}'), 0.0
+        return fw.SUCCESS, 0.0
 
     # Gangs ----------------------------------------------------------------------------------------------------------
 
-    def has_gang(self, pod: PodInfo) -> bool:
+    def has_gang(self, pod: fw.PodInfo) -> bool:
         """Tell whether a pod names a PodGroup, in a version that has them."""
         return bool(pod.scheduling_group and self._kind)
 
-    def gang_of(self, pod: PodInfo) -> Gang | None:
+    def gang_of(self, pod: fw.PodInfo) -> fw.Gang | None:
         """Return the gang of a pod as it is now; None once enough members have nodes: further ones, which may be
         thousands, are scheduled like any other pod."""
         group = self._group_of(pod)
@@ -261,13 +242,13 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions, ObjectRe
                     return None
             elif not member.deleting and not member.spec.gates:
                 waiting.append(member)
-        return Gang(
+        return fw.Gang(
             f"pod group {pod.namespace}/{pod.scheduling_group} of scheduling.k8s.io",
             tuple(waiting),
             minimum,
             placed,
             _TIMEOUT_SECONDS,
-            MemberTries.WHILE_POSSIBLE if self._gives_up_early else MemberTries.EACH_ONCE,
+            fw.MemberTries.WHILE_POSSIBLE if self._gives_up_early else fw.MemberTries.EACH_ONCE,
             self._held_back(minimum),
         )
 
@@ -276,7 +257,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions, ObjectRe
             return lambda fit, untried: _HELD_BACK
         return lambda fit, untried: _progress(minimum, fit, untried)
 
-    def gang_placed(self, pod: PodInfo) -> None:
+    def gang_placed(self, pod: fw.PodInfo) -> None:
         """Say what will not be followed now that its pods may be preempted."""
         group = self._group_of(pod)
         if group is None or self._handle is None or not group.spec.is_disrupted_as_one:
@@ -287,42 +268,42 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions, ObjectRe
         )
         self._handle.event(pod, "Warning", "DisruptionModeIgnored", "Scheduling", note)
 
-    def gang_settled(self, pod: PodInfo) -> None:
+    def gang_settled(self, pod: fw.PodInfo) -> None:
         """Do nothing."""
 
-    def gang_failed(self, pod: PodInfo) -> None:
+    def gang_failed(self, pod: fw.PodInfo) -> None:
         """Do nothing."""
 
-    def report_gang(self, pod: PodInfo, outcome: Status) -> None:
+    def report_gang(self, pod: fw.PodInfo, outcome: fw.Status) -> None:
         """Write the PodGroup's condition, in the words of the version."""
         group = self._group_of(pod)
         if group is None or self._conditions is None:
             return
         if outcome.is_rejection:
-            outcome = unschedulable(
+            outcome = fw.unschedulable(
                 outcome.message.removeprefix(f"{_UNSCHEDULABLE}, ") if self._gives_up_early else _UNSCHEDULABLE
             )
         self._conditions.publish(group, outcome)
 
-    def _group_of(self, pod: PodInfo) -> SchedulingPodGroup | None:
+    def _group_of(self, pod: fw.PodInfo) -> SchedulingPodGroup | None:
         if self._objects is None or not self.has_gang(pod):
             return None
         group: SchedulingPodGroup | None = self._objects.get(self._kind, pod.namespace, pod.scheduling_group)
         return group
 
-    def _members(self, pod: PodInfo) -> Collection[PodInfo]:
+    def _members(self, pod: fw.PodInfo) -> Collection[fw.PodInfo]:
         """Return the pods of a group that have not ended, with and without a node, of every scheduler."""
         if self._pods is None:
             return ()
-        return self._pods.labelled(SCHEDULING_GROUP, pod.namespace, pod.scheduling_group)
+        return self._pods.labelled(fw.SCHEDULING_GROUP, pod.namespace, pod.scheduling_group)
 
 
-def _is_gated(pod: PodInfo) -> bool:
+def _is_gated(pod: fw.PodInfo) -> bool:
     """Tell whether a pod of a PodGroup has scheduling gates."""
     return bool(pod.spec.gates and pod.scheduling_group)
 
 
-def _key(pod: PodInfo) -> tuple[str, str, str]:
+def _key(pod: fw.PodInfo) -> tuple[str, str, str]:
     """Return what the pods have in common that a scheduler queues as one."""
     return pod.scheduler_name, pod.namespace, pod.scheduling_group
 

@@ -5,37 +5,25 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.framework import (
-    CycleState,
-    DependsOn,
-    IntArray,
-    Locality,
-    LocalPlugin,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    RowArray,
-    ScorePlugin,
-    part_of,
-)
+from scheduler import framework as fw
 
 MIB = 1024 * 1024
 MIN_BYTES = 23 * MIB
 MAX_BYTES_PER_CONTAINER = 1000 * MIB
 
 
-class ImageLocality(ScorePlugin, LocalPlugin):
+class ImageLocality(fw.ScorePlugin, fw.LocalPlugin):
     """Score by the size of images present, spread-weighted so that a rare image does not draw everything to one
     node."""
 
     name = "ImageLocality"
 
-    def __init__(self, args: Any, context: PluginContext) -> None:
+    def __init__(self, args: Any, context: fw.PluginContext) -> None:
         """Take no args."""
         self._counts_volumes = context.kubernetes.counts_image_volumes
         self._shares_with_volumes = context.kubernetes.shares_with_image_volumes
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray:
         """Return 0..100 between 23 MiB and 1000 MiB per container, since 1.37 also per image of a volume."""
         if pod.spec.lists_much:
             state.work.charge(len(self._images(pod)) * (1 + len(rows) // 200), "images x nodes")
@@ -55,19 +43,19 @@ class ImageLocality(ScorePlugin, LocalPlugin):
         clamped = np.clip(total, MIN_BYTES, max_bytes)
         return 100 * (clamped - MIN_BYTES) // (max_bytes - MIN_BYTES)
 
-    def _images(self, pod: PodInfo) -> tuple[str, ...]:
+    def _images(self, pod: fw.PodInfo) -> tuple[str, ...]:
         """Return the images that count."""
         spec = pod.spec
         return (*spec.images, *spec.image_volumes) if self._counts_volumes and spec.image_volumes else spec.images
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Scores follow from the node's images, their sizes, and the share of the nodes that hold them."""
         names, spec = self._images(pod), pod.spec
 
-        def version(now: NodeView) -> Hashable:
+        def version(now: fw.NodeView) -> Hashable:
             images = [now.image(name) for name in names]
             return tuple([None if image is None else (image.size, image.nodes) for image in images])
 
-        return Locality(
-            scores=DependsOn.NODE, version=version, part=part_of(names, len(spec.image_volumes), len(spec.images))
+        return fw.Locality(
+            scores=fw.DependsOn.NODE, version=version, part=fw.part_of(names, len(spec.image_volumes), len(spec.images))
         )

@@ -12,19 +12,8 @@ What happens on a node without (fresh) load depends on `compatibility`:
 import numpy as np
 from msgspec.structs import replace
 
+from scheduler import framework as fw
 from scheduler.catalog import LoadVariationRiskBalancingArgs
-from scheduler.framework import (
-    CycleState,
-    FloatArray,
-    IntArray,
-    LoadColumns,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    RowArray,
-    ScorePlugin,
-    gather,
-)
 from scheduler.helpers import round_half_away
 from scheduler.helpers.loadstats import (
     MEGA,
@@ -41,7 +30,7 @@ from scheduler.helpers.upstreamsums import upstream_requests
 
 
 # The formula of LoadVariationRiskBalancing (scheduler-plugins v0.34.7, pkg/trimaran/loadvariationriskbalancing).
-def balance_score(stats: ResourceStats, margin: float, sensitivity: float) -> FloatArray:
+def balance_score(stats: ResourceStats, margin: float, sensitivity: float) -> fw.FloatArray:
     """Return (1 - risk) * 100 with risk = (mean + margin * deviation^(1/sensitivity)) / 2; 0 without capacity."""
     bounded = ResourceStats(
         stats.capacity,
@@ -51,13 +40,13 @@ def balance_score(stats: ResourceStats, margin: float, sensitivity: float) -> Fl
     )
     mu, sigma = bounded.mu_sigma()
     sigma = bound(_root(sigma, sensitivity) * margin, 0.0, 1.0)
-    score: FloatArray = (1.0 - (mu + sigma) / 2.0) * 100.0
+    score: fw.FloatArray = (1.0 - (mu + sigma) / 2.0) * 100.0
     if not stats.capacity.all():
         score[stats.capacity == 0.0] = 0.0
     return score
 
 
-def _root(sigma: FloatArray, sensitivity: float) -> FloatArray:
+def _root(sigma: fw.FloatArray, sensitivity: float) -> fw.FloatArray:
     if sensitivity < 0.0 or sensitivity == 1.0:
         return sigma
     if sensitivity == 0.0:
@@ -65,7 +54,7 @@ def _root(sigma: FloatArray, sensitivity: float) -> FloatArray:
         return np.where(sigma >= 1.0, sigma, 0.0)
     if sensitivity == 2.0:
         return np.sqrt(sigma)
-    root: FloatArray = np.power(sigma, 1.0 / sensitivity)
+    root: fw.FloatArray = np.power(sigma, 1.0 / sensitivity)
     return root
 
 
@@ -73,12 +62,12 @@ NAME = "LoadVariationRiskBalancing"
 UNITS = {"cpu": 1.0, "memory": MEGA}
 
 
-class LoadVariationRiskBalancing(ScorePlugin):
+class LoadVariationRiskBalancing(fw.ScorePlugin):
     """Score by mean and deviation of the measured load."""
 
     name = NAME
 
-    def __init__(self, args: LoadVariationRiskBalancingArgs, context: PluginContext) -> None:
+    def __init__(self, args: LoadVariationRiskBalancingArgs, context: fw.PluginContext) -> None:
         self._margin = args.safe_variance_margin
         self._sensitivity = args.safe_variance_sensitivity
         self._source = args.source_key()
@@ -88,7 +77,7 @@ class LoadVariationRiskBalancing(ScorePlugin):
             "memory": UnmeasuredUse(requested("memory"), upstream=False),
         }
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray | None:
         """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
         load = view.load(self._source)
         requests = {resource: pod.requests.get(resource, 0) for resource in UNITS}
@@ -114,14 +103,14 @@ class LoadVariationRiskBalancing(ScorePlugin):
             worst = np.where(nowhere, 0.0, worst)
         return fill_with_mean(round_half_away(worst).astype(np.int64), nowhere)
 
-    def _decisions(self, state: CycleState, seen: list[Measured | None], rows: RowArray) -> list[LoadDecision]:
+    def _decisions(self, state: fw.CycleState, seen: list[Measured | None], rows: fw.RowArray) -> list[LoadDecision]:
         """Judge each resource for itself, and count a node once, by its worse resource."""
         if len(seen) == 1 or seen[0] is None or seen[1] is None:
             first = seen[0]
             if first is None:
                 return [self._staleness.decide_without_source(state, rows)] * len(seen)
             return [self._staleness.decide(state, first.known, first.valid)] * len(seen)
-        unseen = CycleState()
+        unseen = fw.CycleState()
         self._staleness.decide(state, seen[0].known & seen[1].known, seen[0].valid & seen[1].valid)
         return [
             self._staleness.decide(unseen, measured.known, measured.valid) for measured in seen if measured is not None
@@ -131,12 +120,12 @@ class LoadVariationRiskBalancing(ScorePlugin):
         self,
         resource: str,
         request: float,
-        view: NodeView,
-        load: LoadColumns | None,
-        rows: RowArray,
+        view: fw.NodeView,
+        load: fw.LoadColumns | None,
+        rows: fw.RowArray,
         seen: Measured | None,
         decision: LoadDecision,
-    ) -> FloatArray:
+    ) -> fw.FloatArray:
         """Return the exact score of one resource, 0 to 100 per row.
 
         Args:
@@ -148,25 +137,25 @@ class LoadVariationRiskBalancing(ScorePlugin):
             seen: the figures at `rows`; None without load.
             decision: which rows are scored by load and which by an estimate.
         """
-        capacity = gather(view, view.allocatable(resource), rows) * UNITS[resource]
+        capacity = fw.gather(view, view.allocatable(resource), rows) * UNITS[resource]
         if seen is None or load is None:
             nothing = np.zeros(len(rows))
             stats = resource_stats(nothing, nothing, capacity, request)
         else:
             stats = resource_stats(seen.average, seen.deviation, capacity, request)
-            recent = gather(view, self._unmeasured[resource].by_row(view, load), rows)
+            recent = fw.gather(view, self._unmeasured[resource].by_row(view, load), rows)
             stats = replace(stats, used_average=stats.used_average + recent * UNITS[resource])
         if decision.estimated.any():
-            estimate = gather(view, view.nonzero_requested(resource), rows) * UNITS[resource]
+            estimate = fw.gather(view, view.nonzero_requested(resource), rows) * UNITS[resource]
             stats = replace(stats, used_average=np.where(decision.estimated, estimate, stats.used_average))
         return balance_score(stats, self._margin, self._sensitivity)
 
     def _figures(
-        self, resource: str, view: NodeView, load: LoadColumns, rows: RowArray
-    ) -> tuple[FloatArray, FloatArray]:
+        self, resource: str, view: fw.NodeView, load: fw.LoadColumns, rows: fw.RowArray
+    ) -> tuple[fw.FloatArray, fw.FloatArray]:
         average = load.cpu_average if resource == "cpu" else load.memory_average
         deviation = load.cpu_stddev if resource == "cpu" else load.memory_stddev
-        return gather(view, average[: view.size], rows), gather(view, deviation[: view.size], rows)
+        return fw.gather(view, average[: view.size], rows), fw.gather(view, deviation[: view.size], rows)
 
 
 # What `compatibility: upstream` changes in LoadVariationRiskBalancing: pkg/trimaran/loadvariationriskbalancing of
@@ -175,7 +164,7 @@ class UpstreamLoadVariationRiskBalancing(LoadVariationRiskBalancing):
     """A node without load scores 0; one figure of two suffices; pods placed since the measurement do not count, and
     what the pod requests is upstream's sum."""
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray:
         """Return 0..100 per row."""
         load = view.load(self._source)
         requests = {resource: upstream_requests(pod.spec).get(resource, 0) for resource in UNITS}
@@ -185,7 +174,7 @@ class UpstreamLoadVariationRiskBalancing(LoadVariationRiskBalancing):
         scores, known = [], []
         for resource, amount in requests.items():
             seen = measured_upstream(*self._figures(resource, view, load, rows))
-            capacity = gather(view, view.allocatable(resource), rows) * UNITS[resource]
+            capacity = fw.gather(view, view.allocatable(resource), rows) * UNITS[resource]
             stats = resource_stats(seen.average, seen.deviation, capacity, amount * UNITS[resource])
             scores.append(np.where(seen.known, balance_score(stats, self._margin, self._sensitivity), 0.0))
             known.append(seen.known)
@@ -195,7 +184,7 @@ class UpstreamLoadVariationRiskBalancing(LoadVariationRiskBalancing):
 
 
 def load_variation_risk_balancing(
-    args: LoadVariationRiskBalancingArgs, context: PluginContext
+    args: LoadVariationRiskBalancingArgs, context: fw.PluginContext
 ) -> LoadVariationRiskBalancing:
     """Return the plugin as the profile's `compatibility` wants it."""
     plugin = UpstreamLoadVariationRiskBalancing if context.upstream else LoadVariationRiskBalancing

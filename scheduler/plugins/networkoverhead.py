@@ -7,37 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType, NetworkOverheadArgs
-from scheduler.framework import (
-    MAX_REASONS,
-    MAX_SCORE,
-    NODE,
-    POD,
-    SUCCESS,
-    BoolArray,
-    Code,
-    CycleState,
-    EnqueueExtensions,
-    FilterPlugin,
-    FloatArray,
-    Hint,
-    HintRegistration,
-    IntArray,
-    NodeView,
-    PluginContext,
-    PodClause,
-    PodInfo,
-    PodQuery,
-    PreFilterExtensions,
-    PreFilterPlugin,
-    PreFilterResult,
-    RowArray,
-    ScoreNormalizer,
-    ScorePlugin,
-    Status,
-    Verdicts,
-    reject,
-)
 from scheduler.kube.model import (
     APP_GROUP_LABEL,
     WORKLOAD_LABEL,
@@ -79,10 +50,10 @@ class NetworkPaths(NamedTuple):
             of the three counts neither as satisfied nor as violated.
     """
 
-    cost: IntArray
-    local: BoolArray
-    unlabelled: BoolArray
-    listed: BoolArray
+    cost: fw.IntArray
+    local: fw.BoolArray
+    unlabelled: fw.BoolArray
+    listed: fw.BoolArray
 
 
 class CostTable:
@@ -154,8 +125,8 @@ def _binary_search(names: Sequence[str], wanted: str) -> int | None:
 # What `compatibility: upstream` changes in NetworkOverhead: pkg/networkaware/networkoverhead of scheduler-plugins
 # v0.34.7 as it is.
 def reject_with_reason_per_node(
-    satisfied: IntArray, violated: IntArray, view: NodeView, rows: RowArray
-) -> Verdicts | None:
+    satisfied: fw.IntArray, violated: fw.IntArray, view: fw.NodeView, rows: fw.RowArray
+) -> fw.Verdicts | None:
     """Reject the nodes from which more limits are exceeded than kept, each with a reason that names it.
 
     The pod's message grows with the cluster. There is room for `MAX_REASONS` texts; further nodes get the last one.
@@ -166,13 +137,13 @@ def reject_with_reason_per_node(
     reasons: list[str] = []
     bits = np.zeros(len(rows), dtype=np.int64)
     for index in np.flatnonzero(failed).tolist():
-        if len(reasons) < MAX_REASONS:
+        if len(reasons) < fw.MAX_REASONS:
             reasons.append(
                 f"Node {view.name(int(rows[index]))} does not meet several network requirements from Workload "
                 f"dependencies: Satisfied: {satisfied[index]} Violated: {violated[index]}"
             )
         bits[index] = np.int64(1) << (len(reasons) - 1)
-    return Verdicts(failed.astype(np.int8) * np.int8(Code.UNSCHEDULABLE), bits, tuple(reasons))
+    return fw.Verdicts(failed.astype(np.int8) * np.int8(fw.Code.UNSCHEDULABLE), bits, tuple(reasons))
 
 
 NAME = "NetworkOverhead"
@@ -182,16 +153,16 @@ REASON = "node(s) exceeded more network cost limits of the pod's dependencies th
 class _Overhead(Struct, frozen=True):
     """By row: dependencies whose limit is kept, those whose limit is exceeded, and the sum of costs."""
 
-    satisfied: IntArray
-    violated: IntArray
-    cost: IntArray
+    satisfied: fw.IntArray
+    violated: fw.IntArray
+    cost: fw.IntArray
 
 
 class _Places(Struct, frozen=True):
     """Places of nodes, valid until a node's labels change."""
 
     version: int
-    place_of_row: RowArray
+    place_of_row: fw.RowArray
     places: list[Place]
 
 
@@ -203,7 +174,12 @@ class _Paths(Struct, frozen=True):
 
 
 class NetworkOverhead(
-    PreFilterPlugin, FilterPlugin, ScorePlugin, PreFilterExtensions, ScoreNormalizer, EnqueueExtensions
+    fw.PreFilterPlugin,
+    fw.FilterPlugin,
+    fw.ScorePlugin,
+    fw.PreFilterExtensions,
+    fw.ScoreNormalizer,
+    fw.EnqueueExtensions,
 ):
     """Filter and score over the pods, on nodes, of the workloads that a pod's own workload depends on.
 
@@ -213,7 +189,7 @@ class NetworkOverhead(
 
     name = NAME
 
-    def __init__(self, args: NetworkOverheadArgs, context: PluginContext) -> None:
+    def __init__(self, args: NetworkOverheadArgs, context: fw.PluginContext) -> None:
         self._namespaces = tuple(args.namespaces)
         self._weights_name = args.weights_name
         self._topology_name = args.network_topology_name
@@ -223,7 +199,9 @@ class NetworkOverhead(
         self._cached_places: _Places | None = None
         self._cached_paths: _Paths | None = None
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Count, for every node, limits kept and exceeded, and sum up the costs."""
         group = self._app_group(pod, view)
         dependencies = _dependencies(pod, group) if group is not None else ()
@@ -233,53 +211,59 @@ class NetworkOverhead(
             state.write(NAME, self._overhead(group.metadata.name, dependencies, places, view))
         elif group is None and pod.labels.get(APP_GROUP_LABEL):
             state.count(f"app_group_missing/{NAME}")
-        return None, SUCCESS
+        return None, fw.SUCCESS
 
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
+    def add_pod(self, state: fw.CycleState, pod: fw.PodInfo, added: fw.PodInfo, view: fw.NodeView, row: int) -> None:
         """Change nothing: as upstream, verdicts are those over the pods as they are."""
 
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, view: NodeView, row: int) -> None:
+    def remove_pod(
+        self, state: fw.CycleState, pod: fw.PodInfo, removed: fw.PodInfo, view: fw.NodeView, row: int
+    ) -> None:
         """Change nothing: no pod is evicted for the network's sake."""
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject nodes from which more limits are exceeded than kept."""
         overhead = state.read(NAME, _Overhead)
         if overhead is None:
             return None
         return self._reject(overhead.satisfied[rows], overhead.violated[rows], view, rows)
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray:
         """Return the sums of costs."""
         overhead = state.read(NAME, _Overhead)
         return overhead.cost[rows] if overhead is not None else np.zeros(len(rows), dtype=np.int64)
 
-    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+    def normalize(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray, scores: fw.IntArray
+    ) -> fw.IntArray:
         """Turn the lowest cost into 100 and the highest into 0; 0 for all where there are no costs."""
         if not scores.any():
             return scores
         lowest = scores.min()
         spread = float(scores.max() - lowest)
-        stretched = float(MAX_SCORE) * (scores - lowest).astype(np.float64) / (spread or 1.0)
-        normalized: IntArray = MAX_SCORE - stretched.astype(np.int64)
+        stretched = float(fw.MAX_SCORE) * (scores - lowest).astype(np.float64) / (spread or 1.0)
+        normalized: fw.IntArray = fw.MAX_SCORE - stretched.astype(np.int64)
         return normalized
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register pods of the same AppGroup, nodes, AppGroups and NetworkTopologies."""
         return (
-            HintRegistration(POD, ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_POD_LABEL, _same_app_group),
-            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
-            HintRegistration("AppGroup", ActionType.ALL),
-            HintRegistration("NetworkTopology", ActionType.ALL),
+            fw.HintRegistration(
+                fw.POD, ActionType.ADD | ActionType.DELETE | ActionType.UPDATE_POD_LABEL, _same_app_group
+            ),
+            fw.HintRegistration(fw.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
+            fw.HintRegistration("AppGroup", ActionType.ALL),
+            fw.HintRegistration("NetworkTopology", ActionType.ALL),
         )
 
     # Internals ------------------------------------------------------------------------------------------------------
 
-    def _app_group(self, pod: PodInfo, view: NodeView) -> AppGroup | None:
+    def _app_group(self, pod: fw.PodInfo, view: fw.NodeView) -> AppGroup | None:
         name = pod.labels.get(APP_GROUP_LABEL, "")
         group: AppGroup | None = self._first_in_namespaces(view, "AppGroup", name) if name else None
         return group
 
-    def _first_in_namespaces(self, view: NodeView, kind: str, name: str) -> Any:
+    def _first_in_namespaces(self, view: fw.NodeView, kind: str, name: str) -> Any:
         for namespace in self._namespaces:
             candidate = view.objects.get(kind, namespace, name)
             if candidate is not None:
@@ -287,18 +271,18 @@ class NetworkOverhead(
         return None
 
     def _overhead(
-        self, group: str, dependencies: Sequence[AppGroupDependency], places: _Places, view: NodeView
+        self, group: str, dependencies: Sequence[AppGroupDependency], places: _Places, view: fw.NodeView
     ) -> _Overhead:
         paths, place_of_row = self._paths(places, view), places.place_of_row
         satisfied, violated, all_pods = (np.zeros(len(paths.cost), dtype=np.int64) for _ in range(3))
-        own: IntArray = np.zeros(view.size, dtype=np.int64)
+        own: fw.IntArray = np.zeros(view.size, dtype=np.int64)
         for dependency in dependencies:
             pods = _pods_of_workload(group, dependency.workload.selector, view)
             if not pods.any():
                 continue
             own += pods
             # float64 counts pods exactly, and multiplies fast.
-            counts: FloatArray = np.bincount(place_of_row, weights=pods, minlength=len(all_pods)).astype(np.float64)
+            counts: fw.FloatArray = np.bincount(place_of_row, weights=pods, minlength=len(all_pods)).astype(np.float64)
             limit = dependency.max_network_cost
             for total, ruled in (
                 (satisfied, paths.local | (paths.listed & (paths.cost <= limit))),
@@ -314,7 +298,7 @@ class NetworkOverhead(
             (paths.cost @ all_pods)[place_of_row] - cost[place_of_row] * own,
         )
 
-    def _places(self, view: NodeView) -> _Places:
+    def _places(self, view: fw.NodeView) -> _Places:
         known = self._cached_places
         if known is None or known.version != view.topology:
             regions, zones = view.labels(REGION), view.labels(ZONE)
@@ -324,7 +308,7 @@ class NetworkOverhead(
             known = self._cached_places = _Places(view.topology, place_of_row.reshape(-1).astype(np.intp), places)
         return known
 
-    def _paths(self, places: _Places, view: NodeView) -> NetworkPaths:
+    def _paths(self, places: _Places, view: fw.NodeView) -> NetworkPaths:
         versions = (places.version, view.objects.generation("NetworkTopology"))
         known = self._cached_paths
         if known is None or known.versions != versions:
@@ -334,7 +318,7 @@ class NetworkOverhead(
         return known.paths
 
 
-def _charge(state: CycleState, dependencies: int, places: _Places, view: NodeView) -> None:
+def _charge(state: fw.CycleState, dependencies: int, places: _Places, view: fw.NodeView) -> None:
     # Paths between all pairs are looked up once per change of the nodes or of the NetworkTopology, and multiplied for
     # each dependency, whose pods are counted per node.
     pairs = len(places.places) ** 2
@@ -343,12 +327,14 @@ def _charge(state: CycleState, dependencies: int, places: _Places, view: NodeVie
     state.work.charge(dependencies * per_dependency, "dependencies of the workload x (nodes + pairs of places)")
 
 
-def _reject_together(satisfied: IntArray, violated: IntArray, view: NodeView, rows: RowArray) -> Verdicts | None:
+def _reject_together(
+    satisfied: fw.IntArray, violated: fw.IntArray, view: fw.NodeView, rows: fw.RowArray
+) -> fw.Verdicts | None:
     """Reject the nodes from which more limits are exceeded than kept, all with one reason."""
-    return reject(violated > satisfied, Code.UNSCHEDULABLE, REASON)
+    return fw.reject(violated > satisfied, fw.Code.UNSCHEDULABLE, REASON)
 
 
-def _dependencies(pod: PodInfo, group: AppGroup) -> tuple[AppGroupDependency, ...]:
+def _dependencies(pod: fw.PodInfo, group: AppGroup) -> tuple[AppGroupDependency, ...]:
     workload = pod.labels.get(WORKLOAD_LABEL, "")
     return tuple(
         dependency
@@ -358,7 +344,7 @@ def _dependencies(pod: PodInfo, group: AppGroup) -> tuple[AppGroupDependency, ..
     )
 
 
-def _pods_of_workload(group: str, workload: str, view: NodeView) -> IntArray:
+def _pods_of_workload(group: str, workload: str, view: fw.NodeView) -> fw.IntArray:
     """Return the pods of a workload per row; those without the label are of the workload with the empty selector."""
     pods = view.pods_by_node(_query(selector_from_set({APP_GROUP_LABEL: group, WORKLOAD_LABEL: workload})))
     if not workload:
@@ -367,15 +353,15 @@ def _pods_of_workload(group: str, workload: str, view: NodeView) -> IntArray:
     return pods
 
 
-def _query(selector: Selector) -> PodQuery:
-    return PodQuery((PodClause(None, selector),))
+def _query(selector: Selector) -> fw.PodQuery:
+    return fw.PodQuery((fw.PodClause(None, selector),))
 
 
-def _same_app_group(pod: PodInfo, old: object, new: object) -> Hint:
+def _same_app_group(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
     """The pod itself may have got another label; of other pods those of its AppGroup count."""
     group = pod.labels.get(APP_GROUP_LABEL)
-    changed = [changed_pod for changed_pod in (old, new) if isinstance(changed_pod, PodInfo)]
+    changed = [changed_pod for changed_pod in (old, new) if isinstance(changed_pod, fw.PodInfo)]
     concerned = any(
         changed_pod.uid == pod.uid or changed_pod.labels.get(APP_GROUP_LABEL) == group for changed_pod in changed
     )
-    return Hint.QUEUE if concerned else Hint.SKIP
+    return fw.Hint.QUEUE if concerned else fw.Hint.SKIP

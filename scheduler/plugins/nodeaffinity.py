@@ -5,38 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType, NodeAffinityArgs
-from scheduler.framework import (
-    NODE,
-    SKIP,
-    SUCCESS,
-    BoolArray,
-    Code,
-    CycleState,
-    DependsOn,
-    EnqueueExtensions,
-    FilterPlugin,
-    Hint,
-    HintRegistration,
-    IntArray,
-    Locality,
-    LocalPlugin,
-    NodeInfo,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    PreFilterPlugin,
-    PreFilterResult,
-    PreScorePlugin,
-    RowArray,
-    ScoreNormalizer,
-    ScorePlugin,
-    Status,
-    Verdicts,
-    failure,
-    part_of,
-    unresolvable,
-)
 from scheduler.helpers import default_normalize, node_matches, required_affinity_mask, selector_mask, term_mask
 from scheduler.kube.primitives import (
     CompiledNodeSelector,
@@ -54,13 +24,19 @@ REASON_CONFLICT = "pod affinity terms conflict"
 
 
 class NodeAffinity(
-    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ScoreNormalizer, EnqueueExtensions, LocalPlugin
+    fw.PreFilterPlugin,
+    fw.FilterPlugin,
+    fw.PreScorePlugin,
+    fw.ScorePlugin,
+    fw.ScoreNormalizer,
+    fw.EnqueueExtensions,
+    fw.LocalPlugin,
 ):
     """Filter and score over node labels and names."""
 
     name = "NodeAffinity"
 
-    def __init__(self, args: NodeAffinityArgs, context: PluginContext) -> None:
+    def __init__(self, args: NodeAffinityArgs, context: fw.PluginContext) -> None:
         self._added_node_selector: CompiledNodeSelector | None = None
         self._added_preferred_terms: tuple[WeightedTerm, ...] = ()
         if args.added_affinity is not None:
@@ -70,29 +46,31 @@ class NodeAffinity(
             preferred = args.added_affinity.preferred_during_scheduling_ignored_during_execution
             self._added_preferred_terms = preferred_terms(preferred)
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Skip without requirements; return the only nodes that can match where every term names some."""
         required = pod.spec.required
         if required is None and pod.spec.node_selector.everything and self._added_node_selector is None:
-            return None, SKIP
+            return None, fw.SKIP
         if required is None or not required.terms:
-            return None, SUCCESS
+            return None, fw.SUCCESS
         names: set[str] = set()
         for term in required.terms:
             named = term.names
             if named is None:
-                return None, SUCCESS
+                return None, fw.SUCCESS
             names |= named
         if not names:
-            return None, unresolvable(REASON_CONFLICT)
-        return PreFilterResult(frozenset(names)), SUCCESS
+            return None, fw.unresolvable(REASON_CONFLICT)
+        return fw.PreFilterResult(frozenset(names)), fw.SUCCESS
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject nodes that the profile's or the pod's own requirements exclude."""
         if pod.spec.lists_much:
             terms = pod.spec.required.terms if pod.spec.required is not None else ()
             _charge(state, pod.spec.node_selector.size + sum(map(_expressions, terms)), rows)
-        rejected: BoolArray | None = None
+        rejected: fw.BoolArray | None = None
         if self._added_node_selector is not None:
             rejected = ~selector_mask(view, rows, self._added_node_selector)
         mask = required_affinity_mask(view, rows, pod.spec)
@@ -103,19 +81,19 @@ class NodeAffinity(
             bits = np.where(rejected, 1, bits)
         if not bits.any():
             return None
-        codes = np.where(bits != 0, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, 0).astype(np.int8)
-        return Verdicts(codes, bits, (REASON_ENFORCED, REASON_POD))
+        codes = np.where(bits != 0, fw.Code.UNSCHEDULABLE_AND_UNRESOLVABLE, 0).astype(np.int8)
+        return fw.Verdicts(codes, bits, (REASON_ENFORCED, REASON_POD))
 
-    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+    def pre_score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Status:
         """Skip when no node is preferred; a preferred term that cannot be read is an error, as upstream."""
         if pod.spec.preferred_error:
-            return failure(pod.spec.preferred_error)
+            return fw.failure(pod.spec.preferred_error)
         # Terms that prefer nothing (empty ones) are left out of `preferred`; upstream scores with them all the same.
         node_affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
         preferring = node_affinity is not None and node_affinity.preferred_during_scheduling_ignored_during_execution
-        return SUCCESS if preferring or self._added_preferred_terms else SKIP
+        return fw.SUCCESS if preferring or self._added_preferred_terms else fw.SKIP
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray:
         """Return the sum of the weights of matching preferred terms."""
         if pod.spec.lists_much:
             _charge(state, sum(_expressions(preferred.term) for preferred in pod.spec.preferred), rows)
@@ -124,49 +102,53 @@ class NodeAffinity(
             scores += term_mask(view, rows, preferred.term) * np.int64(preferred.weight)
         return scores
 
-    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+    def normalize(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray, scores: fw.IntArray
+    ) -> fw.IntArray:
         """Scale to 0..100."""
         return default_normalize(scores)
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """All follows from labels and names, unless PreFilter names the nodes itself."""
         spec = pod.spec
         node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-        result, filtering = self.pre_filter(CycleState(), pod, view)
-        scoring = self.pre_score(CycleState(), pod, view, view.rows)
-        return Locality(
-            filters=DependsOn.ANYTHING if result or filtering.is_rejection else _depends_on(filtering),
+        result, filtering = self.pre_filter(fw.CycleState(), pod, view)
+        scoring = self.pre_score(fw.CycleState(), pod, view, view.rows)
+        return fw.Locality(
+            filters=fw.DependsOn.ANYTHING if result or filtering.is_rejection else _depends_on(filtering),
             scores=_depends_on(scoring),
             by_range=True,
-            part=part_of(spec.node_selector.required, node_affinity),
+            part=fw.part_of(spec.node_selector.required, node_affinity),
         )
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register nodes that are added or relabelled."""
         actions = ActionType.ADD | ActionType.UPDATE_NODE_LABEL
-        return (HintRegistration(NODE, actions, self._node_changed),)
+        return (fw.HintRegistration(fw.NODE, actions, self._node_changed),)
 
-    def _node_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
-        if not isinstance(new, NodeInfo):
-            return Hint.QUEUE
+    def _node_changed(self, pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+        if not isinstance(new, fw.NodeInfo):
+            return fw.Hint.QUEUE
         if self._added_node_selector is not None and not self._added_node_selector.matches(new.name, new.labels):
-            return Hint.SKIP
+            return fw.Hint.SKIP
         if not node_matches(pod.spec, new):
-            return Hint.SKIP
-        matched_before = isinstance(old, NodeInfo) and node_matches(pod.spec, old) and self._matches_added_affinity(old)
-        return Hint.SKIP if matched_before else Hint.QUEUE
+            return fw.Hint.SKIP
+        matched_before = (
+            isinstance(old, fw.NodeInfo) and node_matches(pod.spec, old) and self._matches_added_affinity(old)
+        )
+        return fw.Hint.SKIP if matched_before else fw.Hint.QUEUE
 
-    def _matches_added_affinity(self, node: NodeInfo) -> bool:
+    def _matches_added_affinity(self, node: fw.NodeInfo) -> bool:
         return self._added_node_selector is None or self._added_node_selector.matches(node.name, node.labels)
 
 
-def _depends_on(status: Status) -> DependsOn:
+def _depends_on(status: fw.Status) -> fw.DependsOn:
     if status.is_skip:
-        return DependsOn.NOTHING
-    return DependsOn.NODE if status.is_success else DependsOn.ANYTHING
+        return fw.DependsOn.NOTHING
+    return fw.DependsOn.NODE if status.is_success else fw.DependsOn.ANYTHING
 
 
-def _charge(state: CycleState, expressions: int, rows: RowArray) -> None:
+def _charge(state: fw.CycleState, expressions: int, rows: fw.RowArray) -> None:
     # A pass of numpy each, or two.
     state.work.charge(expressions * (10 + len(rows) // 200), "expressions of node affinity x nodes")
 

@@ -8,78 +8,55 @@ from typing import Any
 
 import numpy as np
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType
-from scheduler.framework import (
-    NODE,
-    POD,
-    SKIP,
-    SUCCESS,
-    Code,
-    CycleState,
-    DependsOn,
-    EnqueueExtensions,
-    FilterPlugin,
-    Hint,
-    HintRegistration,
-    Locality,
-    LocalPlugin,
-    NodeInfo,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    PreFilterPlugin,
-    PreFilterResult,
-    RowArray,
-    Status,
-    Verdicts,
-    part_of,
-    reject,
-)
 
 REASON = "node(s) didn't match Pod's required features"
-_NOTHING = Locality(filters=DependsOn.NOTHING)
+_NOTHING = fw.Locality(filters=fw.DependsOn.NOTHING)
 
 
-class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, EnqueueExtensions, LocalPlugin):
+class NodeDeclaredFeatures(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.LocalPlugin):
     """Filter on status.declaredFeatures."""
 
     name = "NodeDeclaredFeatures"
 
-    def __init__(self, args: Any, context: PluginContext) -> None:
+    def __init__(self, args: Any, context: fw.PluginContext) -> None:
         """Take no args."""
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Skip for a pod that needs no feature, as nearly all do."""
-        return None, SUCCESS if pod.spec.features else SKIP
+        return None, fw.SUCCESS if pod.spec.features else fw.SKIP
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject nodes that do not declare every feature."""
         needed = pod.spec.features
         if not needed:
             return None
         lacking = np.array([not needed.issubset(view.info(int(row)).declared_features) for row in rows], dtype=np.bool_)
-        return reject(lacking, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
+        return fw.reject(lacking, fw.Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Verdicts follow from the node."""
         features = pod.spec.features
-        return Locality(filters=DependsOn.NODE, part=part_of(sorted(features))) if features else _NOTHING
+        return fw.Locality(filters=fw.DependsOn.NODE, part=fw.part_of(sorted(features))) if features else _NOTHING
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register nodes that are added or declare other features, and needs of the pod itself that change."""
         return (
-            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_DECLARED_FEATURE, self._node_changed),
-            HintRegistration(POD, ActionType.UPDATE, self._pod_changed),
+            fw.HintRegistration(fw.NODE, ActionType.ADD | ActionType.UPDATE_NODE_DECLARED_FEATURE, self._node_changed),
+            fw.HintRegistration(fw.POD, ActionType.UPDATE, self._pod_changed),
         )
 
     @staticmethod
-    def _node_changed(pod: PodInfo, old: object, new: object) -> Hint:
-        if not isinstance(old, NodeInfo) or not isinstance(new, NodeInfo):
-            return Hint.QUEUE
-        return Hint.SKIP if old.declared_features == new.declared_features else Hint.QUEUE
+    def _node_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+        if not isinstance(old, fw.NodeInfo) or not isinstance(new, fw.NodeInfo):
+            return fw.Hint.QUEUE
+        return fw.Hint.SKIP if old.declared_features == new.declared_features else fw.Hint.QUEUE
 
     @staticmethod
-    def _pod_changed(pod: PodInfo, old: object, new: object) -> Hint:
-        if not isinstance(old, PodInfo) or not isinstance(new, PodInfo):
-            return Hint.QUEUE
-        return Hint.QUEUE if new.uid == pod.uid and old.spec.features != new.spec.features else Hint.SKIP
+    def _pod_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+        if not isinstance(old, fw.PodInfo) or not isinstance(new, fw.PodInfo):
+            return fw.Hint.QUEUE
+        return fw.Hint.QUEUE if new.uid == pod.uid and old.spec.features != new.spec.features else fw.Hint.SKIP

@@ -8,21 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from scheduler import framework as fw
 from scheduler.catalog import NodeMetadataArgs
-from scheduler.framework import (
-    MAX_SCORE,
-    CycleState,
-    DependsOn,
-    IntArray,
-    Locality,
-    LocalPlugin,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    RowArray,
-    ScoreNormalizer,
-    ScorePlugin,
-)
 from scheduler.helpers import go_divide
 from scheduler.kube.primitives import INT64_MAX, INT64_MIN, TimestampError, time_layout
 
@@ -41,7 +28,7 @@ _NUMBER = re.compile(
 )
 
 
-class NodeMetadata(ScorePlugin, ScoreNormalizer, LocalPlugin):
+class NodeMetadata(fw.ScorePlugin, fw.ScoreNormalizer, fw.LocalPlugin):
     """Scores the value: the larger or the smaller number, the later or the earlier time. Numbers count without their
     fractions, times in whole seconds."""
 
@@ -57,12 +44,14 @@ class NodeMetadata(ScorePlugin, ScoreNormalizer, LocalPlugin):
             read_number if self._is_number else time_reader(args.timestamp_format)
         )
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray:
         """Return the values, negative where the smaller is better, and UNREADABLE where there is none."""
         values = (self._value(view, row) for row in rows.tolist())
         return np.fromiter((UNREADABLE if value is None else value for value in values), np.int64, len(rows))
 
-    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+    def normalize(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray, scores: fw.IntArray
+    ) -> fw.IntArray:
         """Stretch the values to 1..100, cut towards 1; nodes that are all alike get 1. 0 without a value."""
         result = np.zeros_like(scores)
         readable = scores != UNREADABLE
@@ -70,11 +59,11 @@ class NodeMetadata(ScorePlugin, ScoreNormalizer, LocalPlugin):
             result[readable] = self._stretched(scores[readable])
         return result
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Values are the node's own, whoever asks."""
-        return Locality(scores=DependsOn.NODE, part=b"")
+        return fw.Locality(scores=fw.DependsOn.NODE, part=b"")
 
-    def _value(self, view: NodeView, row: int) -> int | None:
+    def _value(self, view: fw.NodeView, row: int) -> int | None:
         node = view.info(row)
         text = (node.labels if self._in_labels else node.annotations).get(self._key)
         if text is None or len(text) > MAX_CHARACTERS:
@@ -84,15 +73,15 @@ class NodeMetadata(ScorePlugin, ScoreNormalizer, LocalPlugin):
             return None
         return self._sign * value if self._is_number else self._rank(value, view)
 
-    def _rank(self, moment: int, view: NodeView) -> int:
+    def _rank(self, moment: int, view: fw.NodeView) -> int:
         """Return the value of a time in nanoseconds since 1970."""
         return self._sign * (moment // NANOSECONDS)
 
-    def _stretched(self, values: IntArray) -> IntArray:
+    def _stretched(self, values: fw.IntArray) -> fw.IntArray:
         least, most = int(values.min()), int(values.max())
         if least == most:
             return np.full_like(values, LEAST_READABLE)
-        steps = MAX_SCORE - LEAST_READABLE
+        steps = fw.MAX_SCORE - LEAST_READABLE
         if (most - least) * steps <= INT64_MAX:
             return (values - least) * steps // (most - least) + LEAST_READABLE
         # Python's integers have no bounds; such values are rare.
@@ -130,23 +119,23 @@ def time_reader(layout: str) -> Callable[[str], int | None]:
 class UpstreamNodeMetadata(NodeMetadata):
     """A time counts by its age at the moment of the attempt, in seconds cut towards 0, and at most 292 years."""
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Ages change with every attempt."""
-        return super().locality(pod, view) if self._is_number else Locality()
+        return super().locality(pod, view) if self._is_number else fw.Locality()
 
-    def _rank(self, moment: int, view: NodeView) -> int:
+    def _rank(self, moment: int, view: fw.NodeView) -> int:
         age = max(INT64_MIN, min(INT64_MAX, int(view.now * NANOSECONDS) - moment))
         seconds = abs(age) // NANOSECONDS
         return self._sign * (seconds if age < 0 else -seconds)
 
-    def _stretched(self, values: IntArray) -> IntArray:
+    def _stretched(self, values: fw.IntArray) -> fw.IntArray:
         least = values.min(keepdims=True)
         spread = values.max(keepdims=True) - least
         if not spread[0]:
             return np.full_like(values, LEAST_READABLE)
-        return go_divide((values - least) * (MAX_SCORE - LEAST_READABLE), spread) + LEAST_READABLE
+        return go_divide((values - least) * (fw.MAX_SCORE - LEAST_READABLE), spread) + LEAST_READABLE
 
 
-def node_metadata(args: NodeMetadataArgs, context: PluginContext) -> NodeMetadata:
+def node_metadata(args: NodeMetadataArgs, context: fw.PluginContext) -> NodeMetadata:
     """Return the plugin, as upstream has it if the profile says so."""
     return UpstreamNodeMetadata(args) if context.upstream else NodeMetadata(args)

@@ -3,46 +3,30 @@
 from collections.abc import Sequence
 from typing import Any
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType
-from scheduler.framework import (
-    NODE,
-    Code,
-    CycleState,
-    DependsOn,
-    EnqueueExtensions,
-    FilterPlugin,
-    HintRegistration,
-    Locality,
-    LocalPlugin,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    RowArray,
-    Verdicts,
-    reject,
-)
 
 REASON = "node(s) didn't match the requested node name"
 
 
-class NodeName(FilterPlugin, EnqueueExtensions, LocalPlugin):
+class NodeName(fw.FilterPlugin, fw.EnqueueExtensions, fw.LocalPlugin):
     """Filter on spec.nodeName."""
 
     name = "NodeName"
 
-    def __init__(self, args: Any, context: PluginContext) -> None:
+    def __init__(self, args: Any, context: fw.PluginContext) -> None:
         """Take no args."""
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject every node but the named one."""
         if not pod.node_name:
             return None
-        return reject(rows != view.row(pod.node_name), Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
+        return fw.reject(rows != view.row(pod.node_name), fw.Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Every node passes, where none is named."""
-        return Locality(filters=DependsOn.ANYTHING if pod.node_name else DependsOn.NOTHING)
+        return fw.Locality(filters=fw.DependsOn.ANYTHING if pod.node_name else fw.DependsOn.NOTHING)
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register new nodes: one of them may have the name."""
-        return (HintRegistration(NODE, ActionType.ADD),)
+        return (fw.HintRegistration(fw.NODE, ActionType.ADD),)

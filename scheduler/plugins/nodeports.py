@@ -5,33 +5,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType
-from scheduler.framework import (
-    NODE,
-    POD,
-    SKIP,
-    SUCCESS,
-    Code,
-    CycleState,
-    DependsOn,
-    EnqueueExtensions,
-    FilterPlugin,
-    Hint,
-    HintRegistration,
-    HostPort,
-    Locality,
-    LocalPlugin,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    PreFilterPlugin,
-    PreFilterResult,
-    RowArray,
-    SpecInfo,
-    Status,
-    Verdicts,
-    reject,
-)
 from scheduler.helpers.holding import port_key
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
@@ -40,20 +15,22 @@ _Addresses = Mapping[tuple[str, int], set[str]]
 """By protocol and number of a port."""
 
 
-class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, LocalPlugin):
+class NodePorts(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.LocalPlugin):
     """Filter over the ports of the pods on each node."""
 
     name = "NodePorts"
 
-    def __init__(self, args: object, context: PluginContext) -> None:
+    def __init__(self, args: object, context: fw.PluginContext) -> None:
         # Of pods with many ports, until the last of the class is gone: others are not to go through them.
-        self._addresses: WeakKeyDictionary[SpecInfo, _Addresses] = WeakKeyDictionary()
+        self._addresses: WeakKeyDictionary[fw.SpecInfo, _Addresses] = WeakKeyDictionary()
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Skip pods that want no port of the node."""
-        return None, SUCCESS if pod.spec.host_ports else SKIP
+        return None, fw.SUCCESS if pod.spec.host_ports else fw.SKIP
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject nodes where one of the ports is taken."""
         if pod.spec.lists_much:
             holders = sum(len(view.holders(port_key(port))) for port in pod.spec.host_ports)
@@ -69,9 +46,13 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, LocalPlugin):
                 compared.add(holder.pod.uid)
                 if self._conflict(wanted, holder.pod.spec):
                     conflicting_rows.add(holder.row)
-        return reject(np.isin(rows, list(conflicting_rows)), Code.UNSCHEDULABLE, REASON) if conflicting_rows else None
+        return (
+            fw.reject(np.isin(rows, list(conflicting_rows)), fw.Code.UNSCHEDULABLE, REASON)
+            if conflicting_rows
+            else None
+        )
 
-    def _conflict(self, wanted: _Addresses, other: SpecInfo) -> bool:
+    def _conflict(self, wanted: _Addresses, other: fw.SpecInfo) -> bool:
         if not other.lists_much:
             return _takes_one_of(wanted, other.host_ports)
         used = self._addresses.get(other)
@@ -80,29 +61,32 @@ class NodePorts(PreFilterPlugin, FilterPlugin, EnqueueExtensions, LocalPlugin):
         fewer, more = (wanted, used) if len(wanted) <= len(used) else (used, wanted)
         return any(_overlap(addresses, more[port]) for port, addresses in fewer.items() if port in more)
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Verdicts follow from the ports of the pods on the node."""
-        return Locality(filters=DependsOn.PODS if pod.spec.host_ports else DependsOn.NOTHING)
+        return fw.Locality(filters=fw.DependsOn.PODS if pod.spec.host_ports else fw.DependsOn.NOTHING)
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register deleted pods, which may free a port, and new nodes."""
-        return (HintRegistration(POD, ActionType.DELETE, _pod_deleted), HintRegistration(NODE, ActionType.ADD))
+        return (
+            fw.HintRegistration(fw.POD, ActionType.DELETE, _pod_deleted),
+            fw.HintRegistration(fw.NODE, ActionType.ADD),
+        )
 
 
-def _pod_deleted(pod: PodInfo, old: object, new: object) -> Hint:
-    if not isinstance(old, PodInfo):
-        return Hint.QUEUE
+def _pod_deleted(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+    if not isinstance(old, fw.PodInfo):
+        return fw.Hint.QUEUE
     if not (old.node_name or old.nominated_node):
-        return Hint.SKIP
-    return Hint.QUEUE if _conflict(pod.spec.host_ports, old.spec.host_ports) else Hint.SKIP
+        return fw.Hint.SKIP
+    return fw.Hint.QUEUE if _conflict(pod.spec.host_ports, old.spec.host_ports) else fw.Hint.SKIP
 
 
-def _conflict(wanted: Sequence[HostPort], used: Sequence[HostPort]) -> bool:
+def _conflict(wanted: Sequence[fw.HostPort], used: Sequence[fw.HostPort]) -> bool:
     """Tell whether a port is in both: same protocol and number, and the same address or one of them any address."""
     return bool(used) and _takes_one_of(_addresses(wanted), used)
 
 
-def _addresses(ports: Iterable[HostPort]) -> _Addresses:
+def _addresses(ports: Iterable[fw.HostPort]) -> _Addresses:
     """Return the addresses of ports by protocol and number."""
     addresses: dict[tuple[str, int], set[str]] = {}
     for port in ports:
@@ -110,7 +94,7 @@ def _addresses(ports: Iterable[HostPort]) -> _Addresses:
     return addresses
 
 
-def _takes_one_of(wanted: _Addresses, used: Iterable[HostPort]) -> bool:
+def _takes_one_of(wanted: _Addresses, used: Iterable[fw.HostPort]) -> bool:
     for port in used:
         addresses = wanted.get((port.protocol, port.port))
         if addresses is not None and _overlap(addresses, (port.ip or _ANY_ADDRESS,)):

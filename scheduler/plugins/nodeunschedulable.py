@@ -3,69 +3,50 @@
 from collections.abc import Sequence
 from typing import Any
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType
-from scheduler.framework import (
-    NODE,
-    POD,
-    Code,
-    CycleState,
-    DependsOn,
-    EnqueueExtensions,
-    FilterPlugin,
-    Hint,
-    HintRegistration,
-    Locality,
-    LocalPlugin,
-    NodeInfo,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    RowArray,
-    Verdicts,
-    reject,
-)
 from scheduler.helpers import UNSCHEDULABLE_TAINT, tolerated
 
 REASON = "node(s) were unschedulable"
 
 
-class NodeUnschedulable(FilterPlugin, EnqueueExtensions, LocalPlugin):
+class NodeUnschedulable(fw.FilterPlugin, fw.EnqueueExtensions, fw.LocalPlugin):
     """Filter on spec.unschedulable."""
 
     name = "NodeUnschedulable"
 
-    def __init__(self, args: Any, context: PluginContext) -> None:
+    def __init__(self, args: Any, context: fw.PluginContext) -> None:
         """Take no args."""
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject cordoned nodes."""
         column = view.unschedulable
         cordoned = column if rows is view.rows and view.dense else column[rows]
         if not cordoned.any() or tolerated(pod.spec.tolerations, UNSCHEDULABLE_TAINT):
             return None
-        return reject(cordoned, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
+        return fw.reject(cordoned, fw.Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Verdicts follow from the node."""
         tolerant = tolerated(pod.spec.tolerations, UNSCHEDULABLE_TAINT)
-        return Locality(filters=DependsOn.NOTHING if tolerant else DependsOn.NODE, part=b"")
+        return fw.Locality(filters=fw.DependsOn.NOTHING if tolerant else fw.DependsOn.NODE, part=b"")
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register nodes that are added or uncordoned, and tolerations of the pod itself."""
         return (
-            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT, self._node_changed),
-            HintRegistration(POD, ActionType.UPDATE_POD_TOLERATION, self._toleration_changed),
+            fw.HintRegistration(fw.NODE, ActionType.ADD | ActionType.UPDATE_NODE_TAINT, self._node_changed),
+            fw.HintRegistration(fw.POD, ActionType.UPDATE_POD_TOLERATION, self._toleration_changed),
         )
 
     @staticmethod
-    def _node_changed(pod: PodInfo, old: object, new: object) -> Hint:
-        if not isinstance(new, NodeInfo):
-            return Hint.QUEUE
-        was_cordoned = not isinstance(old, NodeInfo) or old.unschedulable
-        return Hint.QUEUE if was_cordoned and not new.unschedulable else Hint.SKIP
+    def _node_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+        if not isinstance(new, fw.NodeInfo):
+            return fw.Hint.QUEUE
+        was_cordoned = not isinstance(old, fw.NodeInfo) or old.unschedulable
+        return fw.Hint.QUEUE if was_cordoned and not new.unschedulable else fw.Hint.SKIP
 
     @staticmethod
-    def _toleration_changed(pod: PodInfo, old: object, new: object) -> Hint:
-        if not isinstance(new, PodInfo) or new.uid != pod.uid:
-            return Hint.SKIP
-        return Hint.QUEUE if tolerated(new.spec.tolerations, UNSCHEDULABLE_TAINT) else Hint.SKIP
+    def _toleration_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+        if not isinstance(new, fw.PodInfo) or new.uid != pod.uid:
+            return fw.Hint.SKIP
+        return fw.Hint.QUEUE if tolerated(new.spec.tolerations, UNSCHEDULABLE_TAINT) else fw.Hint.SKIP

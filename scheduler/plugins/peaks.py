@@ -16,22 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from scheduler import framework as fw
 from scheduler.catalog import PeaksArgs, PowerModel
-from scheduler.framework import (
-    BoolArray,
-    CycleState,
-    FloatArray,
-    IntArray,
-    LoadColumns,
-    NamedFile,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    RowArray,
-    ScoreNormalizer,
-    ScorePlugin,
-    gather,
-)
 from scheduler.helpers.staleness import LoadDecision, StalenessPolicy, fresh_rows, is_load
 from scheduler.helpers.unmeasured import UnmeasuredUse, requested
 from scheduler.helpers.upstreamsums import upstream_quantity_of_cpu
@@ -45,7 +31,7 @@ _INT64_MIN = -(2**63)
 _JSON_TYPES: dict[type, str] = {bool: "bool", int: "number", float: "number", str: "string", list: "array"}
 
 
-def models_of_file(file: NamedFile) -> dict[str, PowerModel]:
+def models_of_file(file: fw.NamedFile) -> dict[str, PowerModel]:
     """Return the models of the file that the environment names.
 
     Raises:
@@ -80,7 +66,9 @@ def _json_type(data: Any) -> str:
     return "object" if isinstance(data, dict) else _JSON_TYPES.get(type(data), "null")
 
 
-def model_columns(models: Mapping[str, PowerModel], names: list[str]) -> tuple[FloatArray, FloatArray, BoolArray]:
+def model_columns(
+    models: Mapping[str, PowerModel], names: list[str]
+) -> tuple[fw.FloatArray, fw.FloatArray, fw.BoolArray]:
     """Return k1 and k2 per name, 0 where there is no model, and which names have one."""
     by_name = [models.get(name) for name in names]
     k1 = np.array([0.0 if model is None else model.k1 for model in by_name])
@@ -89,8 +77,12 @@ def model_columns(models: Mapping[str, PowerModel], names: list[str]) -> tuple[F
 
 
 def power_jump(
-    k1: FloatArray, k2: FloatArray, before: FloatArray, after: FloatArray, exp: Callable[[FloatArray], FloatArray]
-) -> FloatArray:
+    k1: fw.FloatArray,
+    k2: fw.FloatArray,
+    before: fw.FloatArray,
+    after: fw.FloatArray,
+    exp: Callable[[fw.FloatArray], fw.FloatArray],
+) -> fw.FloatArray:
     """Return how much a node's power grows between two CPU utilisations, times 10^15 (getPowerJumpForUtilisation).
 
     Where the two are nearly equal the last digits of `exp` decide, and normalisation makes whole scores of them.
@@ -106,13 +98,13 @@ def power_jump(
         return k1 * (exp(k2 * after) - exp(k2 * before)) * _SCALE
 
 
-def go_int64(values: FloatArray) -> IntArray:
+def go_int64(values: fw.FloatArray) -> fw.IntArray:
     """Truncate as Go does on amd64: what does not fit becomes the smallest integer."""
     fits = (values >= -(2.0**63)) & (values < 2.0**63)
     return np.where(fits, np.where(fits, values, 0.0).astype(np.int64), _INT64_MIN)
 
 
-def normalize_scores(scores: IntArray) -> IntArray:
+def normalize_scores(scores: fw.IntArray) -> fw.IntArray:
     """Turn the smallest into 100 and the largest into 0; all 0 stay so, otherwise all equal become 100."""
     lowest, highest = scores.min(), scores.max()
     if lowest == 0 and highest == 0:
@@ -130,12 +122,12 @@ _LARGEST = 2.0**61
 """Bound of raw scores in `safe` mode, so that differences do not wrap around."""
 
 
-class Peaks(ScorePlugin, ScoreNormalizer):
+class Peaks(fw.ScorePlugin, fw.ScoreNormalizer):
     """Score by the growth of power."""
 
     name = NAME
 
-    def __init__(self, args: PeaksArgs, context: PluginContext) -> None:
+    def __init__(self, args: PeaksArgs, context: fw.PluginContext) -> None:
         self._source = args.source_key()
         self._staleness = StalenessPolicy(NAME, context.options.load)
         self._models: Mapping[str, PowerModel] = args.node_power_model
@@ -145,13 +137,13 @@ class Peaks(ScorePlugin, ScoreNormalizer):
         self._membership = -1
         self._columns = model_columns({}, [])
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray | None:
         """Return the growth of power per row, times 10^15; None in `safe` mode where nothing is known."""
         load = view.load(self._source)
         models = self._models_by_row(view)
         k1, k2, has_model = models[0].take(rows), models[1].take(rows), models[2].take(rows)
-        measured = np.full(len(rows), np.nan) if load is None else gather(view, load.cpu_first[: view.size], rows)
-        capacity = gather(view, view.capacity_cpu, rows)
+        measured = np.full(len(rows), np.nan) if load is None else fw.gather(view, load.cpu_first[: view.size], rows)
+        capacity = fw.gather(view, view.capacity_cpu, rows)
         demand = float(pod.requests.get("cpu", 0))
         valid = is_load(measured)
         fresh = valid if load is None else valid & fresh_rows(view, load, rows, self._staleness.max_age)
@@ -170,7 +162,9 @@ class Peaks(ScorePlugin, ScoreNormalizer):
         state.write(NAME, np.flatnonzero(overfull))
         return jump.astype(np.int64)
 
-    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+    def normalize(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray, scores: fw.IntArray
+    ) -> fw.IntArray:
         """Turn the least growth into 100 and the largest into 0."""
         overfull = state.read(NAME, np.ndarray)
         if overfull is None or not len(overfull):
@@ -182,7 +176,7 @@ class Peaks(ScorePlugin, ScoreNormalizer):
             result[fits] = normalize_scores(scores[fits])
         return result
 
-    def _models_by_row(self, view: NodeView) -> tuple[FloatArray, FloatArray, BoolArray]:
+    def _models_by_row(self, view: fw.NodeView) -> tuple[fw.FloatArray, fw.FloatArray, fw.BoolArray]:
         """Models by row of the view, gathered again when nodes come or go."""
         if self._membership != view.membership:
             names = [""] * view.size
@@ -194,13 +188,13 @@ class Peaks(ScorePlugin, ScoreNormalizer):
 
     def _used(
         self,
-        view: NodeView,
-        load: LoadColumns | None,
-        measured: FloatArray,
+        view: fw.NodeView,
+        load: fw.LoadColumns | None,
+        measured: fw.FloatArray,
         decision: LoadDecision,
-        capacity: FloatArray,
-        rows: RowArray,
-    ) -> FloatArray:
+        capacity: fw.FloatArray,
+        rows: fw.RowArray,
+    ) -> fw.FloatArray:
         """Return the CPU in use per row, in milli-units: measured, with what the measurement misses, or estimated.
 
         Args:
@@ -213,13 +207,13 @@ class Peaks(ScorePlugin, ScoreNormalizer):
         """
         used = np.where(decision.fresh, measured, 0.0) / 100.0 * capacity
         if load is not None:
-            used = used + gather(view, self._unmeasured.by_row(view, load), rows)
+            used = used + fw.gather(view, self._unmeasured.by_row(view, load), rows)
         if decision.estimated.any():
-            used = np.where(decision.estimated, gather(view, view.nonzero_requested("cpu"), rows), used)
+            used = np.where(decision.estimated, fw.gather(view, view.nonzero_requested("cpu"), rows), used)
         return used
 
 
-def utilization(used: FloatArray, capacity: FloatArray) -> FloatArray:
+def utilization(used: fw.FloatArray, capacity: fw.FloatArray) -> fw.FloatArray:
     """Per cent of the capacity; 0 where there is none."""
     has_capacity = capacity > 0.0
     return np.where(has_capacity, 100.0 * used / np.where(has_capacity, capacity, 1.0), 0.0)
@@ -238,33 +232,35 @@ _TAYLOR = (1 / 5040, 1 / 720, 1 / 120, 1 / 24, 1 / 6, 0.5, 1.0)
 class UpstreamPeaks(Peaks):
     """A node without load or model, or that would be overfull, scores 0 before normalisation: the best there is."""
 
-    def __init__(self, args: PeaksArgs, context: PluginContext) -> None:
+    def __init__(self, args: PeaksArgs, context: fw.PluginContext) -> None:
         super().__init__(args, context)
         # Upstream reads the file into a map it then loses, unless the args gave one.
         if not args.node_power_model and "node_power_model" not in args.model_fields_set:
             self._models = {}
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray:
         """Return the growth of power per row, times 10^15."""
         load = view.load(self._source)
         models = self._models_by_row(view)
         k1, k2 = models[0].take(rows), models[1].take(rows)
-        measured = np.full(len(rows), np.nan) if load is None else gather(view, load.cpu_first[: view.size], rows)
-        capacity = gather(view, view.capacity_cpu, rows)
+        measured = np.full(len(rows), np.nan) if load is None else fw.gather(view, load.cpu_first[: view.size], rows)
+        capacity = fw.gather(view, view.capacity_cpu, rows)
         demand = float(upstream_quantity_of_cpu(pod.spec))
-        known: BoolArray = np.isfinite(measured)
+        known: fw.BoolArray = np.isfinite(measured)
         before = np.where(known, measured, 0.0)
         after = utilization(before / 100.0 * capacity + demand, capacity)
         counted = known & ~(after > 100.0)
         state.count(f"load_absent/{NAME}", int(np.count_nonzero(~known)))
         return np.where(counted, go_int64(power_jump(k1, k2, before, after, go_exp)), 0)
 
-    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+    def normalize(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray, scores: fw.IntArray
+    ) -> fw.IntArray:
         """Turn the least growth into 100 and the largest into 0."""
         return normalize_scores(scores)
 
 
-def go_exp(x: FloatArray) -> FloatArray:
+def go_exp(x: fw.FloatArray) -> fw.FloatArray:
     """Return e^x bit by bit as Go computes it on amd64; infinite beyond the range.
 
     Upstream derives scores from differences in the last digits. Go follows N. Shibata, "Efficient evaluation methods of
@@ -278,7 +274,7 @@ def go_exp(x: FloatArray) -> FloatArray:
         power = np.rint(reduced * _LOG2_E)
         reduced = _fma(-power, _LN2_HIGH, reduced)
         reduced = _fma(-power, _LN2_LOW, reduced) * 0.0625
-        series: FloatArray = np.full_like(reduced, 1 / 40320)
+        series: fw.FloatArray = np.full_like(reduced, 1 / 40320)
         for coefficient in _TAYLOR:
             series = _fma(reduced, series, coefficient)
         expm1 = reduced * series
@@ -288,7 +284,7 @@ def go_exp(x: FloatArray) -> FloatArray:
         return np.where(in_range, result, np.where(np.isnan(x), x, np.where(x > 0.0, np.inf, 0.0)))
 
 
-def _fma(a: FloatArray, b: FloatArray | float, c: FloatArray | float) -> FloatArray:
+def _fma(a: fw.FloatArray, b: fw.FloatArray | float, c: fw.FloatArray | float) -> fw.FloatArray:
     """Return a * b + c, rounded once: the product's and the sum's rounding errors are computed and added back."""
     product = a * b
     high_a, high_b = _upper_half(a), _upper_half(b)
@@ -297,17 +293,17 @@ def _fma(a: FloatArray, b: FloatArray | float, c: FloatArray | float) -> FloatAr
     total = product + c
     rest = total - product
     lost_in_sum = (product - (total - rest)) + (c - rest)
-    result: FloatArray = total + (lost_in_sum + lost_in_product)
+    result: fw.FloatArray = total + (lost_in_sum + lost_in_product)
     return result
 
 
-def _upper_half(value: FloatArray | float) -> FloatArray | float:
+def _upper_half(value: fw.FloatArray | float) -> fw.FloatArray | float:
     """The upper half of the digits."""
     scaled = value * _SPLITTER
     return scaled - (scaled - value)
 
 
-def peaks(args: PeaksArgs, context: PluginContext) -> Peaks:
+def peaks(args: PeaksArgs, context: fw.PluginContext) -> Peaks:
     """Return the plugin as the profile's `compatibility` wants it."""
     plugin = UpstreamPeaks if context.upstream else Peaks
     return plugin(args, context)

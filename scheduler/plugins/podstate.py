@@ -4,24 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from scheduler.framework import (
-    CycleState,
-    IntArray,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    PodQuery,
-    RowArray,
-    ScoreNormalizer,
-    ScorePlugin,
-)
+from scheduler import framework as fw
 from scheduler.helpers import min_max_normalize
 
-_EVERYONE = PodQuery(())
-_STAYING = PodQuery((), alive=True)
+_EVERYONE = fw.PodQuery(())
+_STAYING = fw.PodQuery((), alive=True)
 
 
-class PodState(ScorePlugin, ScoreNormalizer):
+class PodState(fw.ScorePlugin, fw.ScoreNormalizer):
     """Scores the pods that are being deleted on a node, less the pods that are nominated to it.
 
     In `safe` mode the pod's own nomination does not count: it speaks for that node, not against it.
@@ -29,11 +19,11 @@ class PodState(ScorePlugin, ScoreNormalizer):
 
     name = "PodState"
 
-    def __init__(self, args: Any, context: PluginContext) -> None:
+    def __init__(self, args: Any, context: fw.PluginContext) -> None:
         """Take no args."""
         self._upstream = context.upstream
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray:
         """Return terminating pods minus nominated pods."""
         scores = (view.pods_by_node(_EVERYONE) - view.pods_by_node(_STAYING)).astype(np.int64)
         for node, nominated in view.nominations.items():
@@ -42,6 +32,8 @@ class PodState(ScorePlugin, ScoreNormalizer):
                 scores[row] -= sum(self._upstream or nominee.uid != pod.uid for nominee in nominated)
         return scores[rows]
 
-    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+    def normalize(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray, scores: fw.IntArray
+    ) -> fw.IntArray:
         """Stretch the scores to 0..100; nodes that are all alike get 0."""
         return min_max_normalize(scores)

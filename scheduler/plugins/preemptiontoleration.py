@@ -7,21 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from scheduler import framework as fw
 from scheduler.catalog import PreemptionTolerationArgs
-from scheduler.framework import (
-    Asking,
-    AskingPostFilter,
-    CycleState,
-    Extender,
-    NodeCodes,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    PostFilterPlugin,
-    PostFilterResult,
-    Status,
-    conclude,
-)
 from scheduler.kube.model import PriorityClass
 from scheduler.kube.primitives import TimestampError, epoch_seconds
 from scheduler.preemption import Evaluator, NodeError, VictimRules, wanted_candidates
@@ -69,11 +56,11 @@ def _integer(text: str, bits: int) -> int:
 class TolerationRules(VictimRules):
     """Pods of lower priority may be evicted, unless their class protects them."""
 
-    def blocks_preemption(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+    def blocks_preemption(self, state: fw.CycleState, pod: fw.PodInfo, other: fw.PodInfo) -> bool:
         """Tell whether a pod is terminating, for whatever reason."""
         return other.deleting and other.priority < pod.priority
 
-    def potential_victims(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
+    def potential_victims(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, row: int) -> list[fw.PodInfo]:
         """Return the pods of lower priority that are not exempted."""
         return [
             other
@@ -81,7 +68,7 @@ class TolerationRules(VictimRules):
             if other.priority < pod.priority and not self._is_exempted(pod, other, view)
         ]
 
-    def exempts_without_class(self, other: PodInfo) -> bool:
+    def exempts_without_class(self, other: fw.PodInfo) -> bool:
         """Tell whether a pod is exempted whose PriorityClass is gone.
 
         It is not: whoever deleted the class took its protection away, and no pod could run on a node that nobody may
@@ -93,7 +80,7 @@ class TolerationRules(VictimRules):
         """Return how long a policy's time lasts."""
         return seconds
 
-    def _is_exempted(self, pod: PodInfo, other: PodInfo, view: NodeView) -> bool:
+    def _is_exempted(self, pod: fw.PodInfo, other: fw.PodInfo, view: fw.NodeView) -> bool:
         """Tell whether a pod's class protects it from this preemptor (ExemptedFromPreemption)."""
         if not other.priority_class:
             return False
@@ -127,11 +114,11 @@ _NANO = 1_000_000_000
 class UpstreamTolerationRules(TolerationRules):
     """SelectVictimsOnNode and ExemptedFromPreemption without the repairs."""
 
-    def no_victims_reasons(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
+    def no_victims_reasons(self, pod: fw.PodInfo, nodes: Sequence[str]) -> Iterable[str]:
         """Yield a text per node, which fills the status of a pod on a large cluster."""
         return (f"No victims found on node {node} for preemptor pod {pod.name}" for node in nodes)
 
-    def exempts_without_class(self, other: PodInfo) -> bool:
+    def exempts_without_class(self, other: fw.PodInfo) -> bool:
         """Fail for the whole node.
 
         Raises:
@@ -148,26 +135,31 @@ class UpstreamTolerationRules(TolerationRules):
 NAME = "PreemptionToleration"
 
 
-class PreemptionToleration(PostFilterPlugin, AskingPostFilter):
+class PreemptionToleration(fw.PostFilterPlugin, fw.AskingPostFilter):
     """PostFilter chooses node and victims."""
 
     name = NAME
 
-    def __init__(self, args: PreemptionTolerationArgs, context: PluginContext) -> None:
+    def __init__(self, args: PreemptionTolerationArgs, context: fw.PluginContext) -> None:
         """Without a handle (simulation) no pod is evicted."""
         self._args = args
         rules = (UpstreamTolerationRules if context.upstream else TolerationRules)(context.kubernetes)
         self._evaluator = Evaluator(self.name, context, rules, self._candidates_wanted)
 
     def post_filter(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
-    ) -> tuple[PostFilterResult | None, Status]:
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, codes: fw.NodeCodes
+    ) -> tuple[fw.PostFilterResult | None, fw.Status]:
         """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
-        return conclude(self._evaluator.post_filter(state, pod, view, codes))
+        return fw.conclude(self._evaluator.post_filter(state, pod, view, codes))
 
     def post_filter_asking(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
-    ) -> Asking[tuple[PostFilterResult | None, Status]]:
+        self,
+        state: fw.CycleState,
+        pod: fw.PodInfo,
+        view: fw.NodeView,
+        codes: fw.NodeCodes,
+        extenders: Sequence[fw.Extender],
+    ) -> fw.Asking[tuple[fw.PostFilterResult | None, fw.Status]]:
         """As `post_filter`, with extenders that have a say."""
         return self._evaluator.post_filter(state, pod, view, codes, extenders)
 

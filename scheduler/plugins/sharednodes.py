@@ -18,28 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from scheduler import framework as fw
 from scheduler.catalog import SharedNodesArgs
-from scheduler.framework import (
-    BoolArray,
-    Code,
-    CycleState,
-    DependsOn,
-    FilterPlugin,
-    FilterRule,
-    Locality,
-    LocalPlugin,
-    Node,
-    Nodes,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    RowArray,
-    SpecInfo,
-    Verdicts,
-    YieldingFilter,
-    masks_of,
-    verdicts_of,
-)
 from scheduler.helpers import KubeletRejections, StaleRows
 
 # Which nodes have pods of other schedulers, as a column that is kept up to date.
@@ -54,9 +34,9 @@ class SharedColumn:
     def __init__(self, own: Collection[str]) -> None:
         self._own = frozenset(own)
         self._stale = StaleRows()
-        self._shared: BoolArray = np.zeros(0, dtype=np.bool_)
+        self._shared: fw.BoolArray = np.zeros(0, dtype=np.bool_)
 
-    def by_row(self, view: NodeView) -> BoolArray:
+    def by_row(self, view: fw.NodeView) -> fw.BoolArray:
         """Return the column. What a what-if view moves are our own pods, or victims: it does not count here."""
         begins, rows = self._stale.take(view)
         if begins:
@@ -65,7 +45,7 @@ class SharedColumn:
             self._shared[row] = self._has_other(view.pods_on(row))
         return self._shared
 
-    def _has_other(self, pods: Iterable[PodInfo]) -> bool:
+    def _has_other(self, pods: Iterable[fw.PodInfo]) -> bool:
         return any(
             pod.scheduler_name not in self._own and (pod.controller is None or pod.controller.kind not in _EVERYWHERE)
             for pod in pods
@@ -78,12 +58,12 @@ _PODS = "pods"
 """What every pod takes one of, without a request."""
 
 
-class SharedNodes(FilterPlugin, YieldingFilter, LocalPlugin):
+class SharedNodes(fw.FilterPlugin, fw.YieldingFilter, fw.LocalPlugin):
     """Leaves other schedulers some room, and nodes that have just turned out to be full alone."""
 
     name = NAME
 
-    def __init__(self, args: SharedNodesArgs, context: PluginContext) -> None:
+    def __init__(self, args: SharedNodesArgs, context: fw.PluginContext) -> None:
         own = context.environment.scheduler_names or {context.scheduler_name}
         self._shared = SharedColumn(own)
         headroom = (("cpu", args.headroom.cpu), ("memory", args.headroom.memory))
@@ -95,26 +75,28 @@ class SharedNodes(FilterPlugin, YieldingFilter, LocalPlugin):
         self._avoid_seconds = float(args.avoid_seconds)
         self._monotonic = context.clocks.monotonic
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject shared nodes that would keep less than the headroom, and nodes with a recent rejection."""
         if state.read(NAME, bool):
             return None
-        return verdicts_of(masks_of(self._filter_rule(pod.spec), view, rows), self._reasons, Code.UNSCHEDULABLE)
+        return fw.verdicts_of(
+            fw.masks_of(self._filter_rule(pod.spec), view, rows), self._reasons, fw.Code.UNSCHEDULABLE
+        )
 
-    def step_back(self, state: CycleState) -> bool:
+    def step_back(self, state: fw.CycleState) -> bool:
         """Let all nodes pass for the rest of an attempt."""
         state.write(NAME, True)
         return True
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Verdicts follow from the node, its pods, and the rejections."""
         rule = self._filter_rule(pod.spec)
-        return Locality(filters=DependsOn.PODS, version=partial(self._version, pod.spec), filter_rule=rule)
+        return fw.Locality(filters=fw.DependsOn.PODS, version=partial(self._version, pod.spec), filter_rule=rule)
 
-    def _filter_rule(self, spec: SpecInfo) -> FilterRule:
+    def _filter_rule(self, spec: fw.SpecInfo) -> fw.FilterRule:
         """Return the rule of `filter`: the headroom of each resource, then rejections."""
 
-        def rule(nodes: Nodes) -> Callable[[Node], Sequence[Any]]:
+        def rule(nodes: fw.Nodes) -> Callable[[fw.Node], Sequence[Any]]:
             shared = nodes.changing(self._shared.by_row)
             rejected = nodes.changing(partial(self._rejected, spec))
             limits = [
@@ -122,7 +104,7 @@ class SharedNodes(FilterPlugin, YieldingFilter, LocalPlugin):
                 for name, share in self._headroom
             ]
 
-            def failures(node: Node) -> Sequence[Any]:
+            def failures(node: fw.Node) -> Sequence[Any]:
                 shares = shared(node)
                 return [
                     *[
@@ -136,7 +118,7 @@ class SharedNodes(FilterPlugin, YieldingFilter, LocalPlugin):
 
         return rule
 
-    def _rejected(self, spec: SpecInfo, view: NodeView) -> BoolArray:
+    def _rejected(self, spec: fw.SpecInfo, view: fw.NodeView) -> fw.BoolArray:
         """Return where a pod was rejected for want of something that pods with this spec request."""
         rejected = np.zeros(view.size, dtype=np.bool_)
         for node, lacking in self._rejections(view).items():
@@ -144,10 +126,10 @@ class SharedNodes(FilterPlugin, YieldingFilter, LocalPlugin):
                 rejected[row] = True
         return rejected
 
-    def _rejections(self, view: NodeView) -> Mapping[str, frozenset[str]]:
+    def _rejections(self, view: fw.NodeView) -> Mapping[str, frozenset[str]]:
         return view.objects.derived(KubeletRejections).since(self._monotonic() + -self._avoid_seconds)
 
-    def _version(self, spec: SpecInfo, view: NodeView) -> Hashable:
+    def _version(self, spec: fw.SpecInfo, view: fw.NodeView) -> Hashable:
         avoided = [node for node, lacking in self._rejections(view).items() if _requests_any(spec, lacking)]
         return view.membership, frozenset(avoided)
 
@@ -156,5 +138,5 @@ def _usable(allocatable: Any, share: int) -> Any:
     return allocatable * (100 - share) / 100
 
 
-def _requests_any(spec: SpecInfo, resources: frozenset[str]) -> bool:
+def _requests_any(spec: fw.SpecInfo, resources: frozenset[str]) -> bool:
     return any(name == _PODS or spec.requests.get(name, 0) > 0 for name in resources)

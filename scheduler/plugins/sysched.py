@@ -6,19 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from scheduler import framework as fw
 from scheduler.catalog import SySchedArgs
-from scheduler.framework import (
-    CycleState,
-    IntArray,
-    NodeView,
-    Objects,
-    PluginContext,
-    PodInfo,
-    RowArray,
-    ScoreNormalizer,
-    ScorePlugin,
-    SeccompPaths,
-)
 from scheduler.helpers import StaleRows, default_normalize
 from scheduler.kube.model import SeccompProfileObject
 from scheduler.kube.primitives import INT64_MAX
@@ -46,8 +35,8 @@ class Profiles:
     def __init__(self, default: Name) -> None:
         self._default = default
         self._bits: dict[str, int] = {}
-        self._calls: dict[SeccompPaths, int] = {}
-        self._objects: Objects | None = None
+        self._calls: dict[fw.SeccompPaths, int] = {}
+        self._objects: fw.Objects | None = None
         self._generation = -1
         self.version = 0
         self.left_out = False
@@ -57,7 +46,7 @@ class Profiles:
         """Number of system calls that have a bit."""
         return len(self._bits)
 
-    def refresh(self, objects: Objects) -> None:
+    def refresh(self, objects: fw.Objects) -> None:
         """Take note of changed profiles; `version` changes only where some pod may make other calls than before."""
         generation = objects.generation(_KIND)
         if objects is self._objects and generation == self._generation:
@@ -68,14 +57,14 @@ class Profiles:
             self._calls = now
             self.version += 1
 
-    def syscalls_of_paths(self, paths: SeccompPaths) -> int:
+    def syscalls_of_paths(self, paths: fw.SeccompPaths) -> int:
         """Return the calls of a pod: of all profiles that it names, or else of the default profile."""
         calls = self._calls.get(paths)
         if calls is None:
             calls = self._calls[paths] = self._syscalls_of(paths)
         return calls
 
-    def _syscalls_of(self, paths: SeccompPaths) -> int:
+    def _syscalls_of(self, paths: fw.SeccompPaths) -> int:
         calls = 0
         for path in paths.contexts:
             calls |= self._profile(profile_name(path)) or 0
@@ -131,8 +120,8 @@ class _Columns(NamedTuple):
     """By row: the calls that some pod may make, the number of pods, and the sum of their numbers of calls."""
 
     calls: _Words
-    pods: IntArray
-    sums: IntArray
+    pods: fw.IntArray
+    sums: fw.IntArray
 
 
 class Neighbours:
@@ -143,7 +132,7 @@ class Neighbours:
         self._stale = StaleRows()
         self._columns = _empty(0, 0)
 
-    def extraneous(self, view: NodeView, own: int) -> IntArray:
+    def extraneous(self, view: fw.NodeView, own: int) -> fw.IntArray:
         """Return, by row, the calls allowed on the node once a pod is there, less those each pod may make, summed up.
 
         With H the calls of the node and P those of the pod that is |H - P| + sum over pods S there of |(H + P) - S|.
@@ -152,10 +141,10 @@ class Neighbours:
         columns = _widen(self._ensure_current(view), self._profiles.width)
         calls = columns.calls | _words(own, columns.calls.shape[1])
         allowed = np.bitwise_count(calls).sum(axis=1, dtype=np.int64)
-        extra: IntArray = (columns.pods + 1) * allowed - own.bit_count() - columns.sums
+        extra: fw.IntArray = (columns.pods + 1) * allowed - own.bit_count() - columns.sums
         return extra
 
-    def _ensure_current(self, view: NodeView) -> _Columns:
+    def _ensure_current(self, view: fw.NodeView) -> _Columns:
         begins, rows = self._stale.take(view, self._profiles.version)
         if begins:
             self._columns = _empty(view.size, self._profiles.width)
@@ -164,7 +153,7 @@ class Neighbours:
         moved = view.moved_rows
         return self._recount_rows(_copy(self._columns), view, moved) if moved else self._columns
 
-    def _recount_rows(self, columns: _Columns, view: NodeView, rows: Iterable[int]) -> _Columns:
+    def _recount_rows(self, columns: _Columns, view: fw.NodeView, rows: Iterable[int]) -> _Columns:
         for row in rows:
             calls, number, total = self._sum(view.pods_on(row))
             columns = _widen(columns, self._profiles.width)
@@ -173,7 +162,7 @@ class Neighbours:
             columns.sums[row] = total
         return columns
 
-    def _sum(self, pods: Iterable[PodInfo]) -> tuple[int, int, int]:
+    def _sum(self, pods: Iterable[fw.PodInfo]) -> tuple[int, int, int]:
         calls = number = total = 0
         for pod in self._counted_pods(pods):
             own = self._profiles.syscalls_of_paths(pod.spec.seccomp)
@@ -182,7 +171,7 @@ class Neighbours:
             total += own.bit_count()
         return calls, number, total
 
-    def _counted_pods(self, pods: Iterable[PodInfo]) -> Iterable[PodInfo]:
+    def _counted_pods(self, pods: Iterable[fw.PodInfo]) -> Iterable[fw.PodInfo]:
         """Return the pods of a node that count."""
         return pods
 
@@ -223,8 +212,8 @@ class UpstreamProfiles(Profiles):
 class UpstreamNeighbours(Neighbours):
     """Pods count once the kubelet has reported on them, and of pods of one name on a node only one does."""
 
-    def _counted_pods(self, pods: Iterable[PodInfo]) -> Iterable[PodInfo]:
-        by_name: dict[str, PodInfo] = {}
+    def _counted_pods(self, pods: Iterable[fw.PodInfo]) -> Iterable[fw.PodInfo]:
+        by_name: dict[str, fw.PodInfo] = {}
         for pod in pods:
             # Upstream looks for the pod's address, which the kubelet has written by the time the pod is started.
             if not math.isnan(pod.started_at):
@@ -235,7 +224,7 @@ class UpstreamNeighbours(Neighbours):
 _PROFILE_UNITS = 300
 
 
-class SySched(ScorePlugin, ScoreNormalizer):
+class SySched(fw.ScorePlugin, fw.ScoreNormalizer):
     """Scores how many system calls a node would allow that one of its pods does not need: the fewer, the better.
 
     In `upstream` mode pods count once the kubelet has reported on them, and of pods of one name on a node only one; in
@@ -244,7 +233,7 @@ class SySched(ScorePlugin, ScoreNormalizer):
 
     name = "SySched"
 
-    def __init__(self, args: SySchedArgs, context: PluginContext) -> None:
+    def __init__(self, args: SySchedArgs, context: fw.PluginContext) -> None:
         default = (args.default_profile_namespace, args.default_profile_name)
         if context.upstream:
             self._profiles: Profiles = UpstreamProfiles(default)
@@ -253,7 +242,7 @@ class SySched(ScorePlugin, ScoreNormalizer):
             self._profiles = Profiles(default)
             self._neighbours = Neighbours(self._profiles)
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray:
         """Return, summed over the pod and those on the node, the calls that some pod there may make and they may not.
 
         A node without pods has 0. A pod without known calls scores all nodes alike.
@@ -269,7 +258,9 @@ class SySched(ScorePlugin, ScoreNormalizer):
             return np.full(len(rows), INT64_MAX, dtype=np.int64)
         return self._neighbours.extraneous(view, own)[rows]
 
-    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+    def normalize(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray, scores: fw.IntArray
+    ) -> fw.IntArray:
         """Turn the most extraneous calls into 0 and none into 100."""
         if len(scores) and scores[0] == INT64_MAX:
             # The product with 100 overflows, and comes out as next to nothing upstream too.

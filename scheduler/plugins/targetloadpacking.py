@@ -14,33 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from scheduler import framework as fw
 from scheduler.catalog import TargetLoadPackingArgs
-from scheduler.framework import (
-    BoolArray,
-    ContainerResources,
-    CycleState,
-    DependsOn,
-    FloatArray,
-    IntArray,
-    LoadColumns,
-    Locality,
-    LocalPlugin,
-    ManyNodes,
-    Node,
-    Nodes,
-    NodeView,
-    OneNode,
-    PluginContext,
-    PodInfo,
-    PodLevelResources,
-    RowArray,
-    ScorePlugin,
-    ScoreRule,
-    SpecInfo,
-    gather,
-    part_of,
-    scores_of,
-)
 from scheduler.helpers import go_round
 from scheduler.helpers.staleness import (
     FreshnessCheck,
@@ -62,7 +37,7 @@ _FEW = 1024
 """For fewer nodes `PackingScores` takes longer than the formula."""
 
 
-def predicted_cpu(spec: SpecInfo, multiplier: float, default_request: int) -> int:
+def predicted_cpu(spec: fw.SpecInfo, multiplier: float, default_request: int) -> int:
     """Return the milli-units of CPU a pod will probably use, with its overhead.
 
     Per app container and sidecar: its limit, else its request times the multiplier, else the default request. A limit
@@ -79,13 +54,13 @@ def predicted_cpu(spec: SpecInfo, multiplier: float, default_request: int) -> in
     return whole + spec.overhead.get("cpu", 0)
 
 
-def predicted_of_container(container: ContainerResources, multiplier: float, default_request: int) -> int:
+def predicted_of_container(container: fw.ContainerResources, multiplier: float, default_request: int) -> int:
     """Return the milli-units of CPU a container will probably use."""
     prediction = _prediction(container, multiplier)
     return default_request if prediction is None else prediction
 
 
-def _prediction(resources: ContainerResources | PodLevelResources, multiplier: float) -> int | None:
+def _prediction(resources: fw.ContainerResources | fw.PodLevelResources, multiplier: float) -> int | None:
     """Return what follows from a limit or a request, of which 0 is one; None without either."""
     limit, request = resources.limits.get("cpu"), resources.requests.get("cpu")
     if limit is not None:
@@ -125,26 +100,26 @@ class PackingScores:
         # piece have, all of it has.
         at_first, at_last = packing_score(first, target), packing_score(last, target)
         same = (at_first == at_last) & ((first > target) | (last <= target))
-        self._table: IntArray = np.where(same, at_first, -1).astype(np.int64)
+        self._table: fw.IntArray = np.where(same, at_first, -1).astype(np.int64)
 
-    def __call__(self, utilization: FloatArray) -> IntArray:
+    def __call__(self, utilization: fw.FloatArray) -> fw.IntArray:
         """Return the score of each predicted utilisation."""
         if len(utilization) < _FEW or not np.minimum.reduce(utilization) >= 0.0:
             return self._exact(utilization)
         pieces = utilization * _STEPS
         np.minimum(pieces, _TOP, out=pieces)
-        scores: IntArray = self._table.take(pieces.astype(np.intp), mode="clip")
+        scores: fw.IntArray = self._table.take(pieces.astype(np.intp), mode="clip")
         if np.minimum.reduce(scores) < 0:
             steps = (scores < 0).nonzero()[0]
             scores[steps] = self._exact(utilization.take(steps, mode="clip"))
         return scores
 
-    def _exact(self, utilization: FloatArray) -> IntArray:
-        scores: IntArray = packing_score(utilization, self._target).astype(np.int64)
+    def _exact(self, utilization: fw.FloatArray) -> fw.IntArray:
+        scores: fw.IntArray = packing_score(utilization, self._target).astype(np.int64)
         return scores
 
 
-def packing_score(utilization: Any, target: float, nodes: type[Nodes] = ManyNodes) -> Any:
+def packing_score(utilization: Any, target: float, nodes: type[fw.Nodes] = fw.ManyNodes) -> Any:
     """Return the score of a predicted utilisation: `target` when idle, 100 at the target, then falling from there to
     0 at 100 % (targetloadpacking.go, Score). A column of float64, or a number with `OneNode`."""
     rising = (100.0 - target) * utilization / target + target
@@ -161,13 +136,13 @@ NAME = "TargetLoadPacking"
 _MAX_CACHED = 10_000
 
 
-class TargetLoadPacking(ScorePlugin, LocalPlugin):
+class TargetLoadPacking(fw.ScorePlugin, fw.LocalPlugin):
     """Score by predicted CPU utilisation."""
 
     name = NAME
     _prediction = staticmethod(predicted_cpu)
 
-    def __init__(self, args: TargetLoadPackingArgs, context: PluginContext) -> None:
+    def __init__(self, args: TargetLoadPackingArgs, context: fw.PluginContext) -> None:
         self._target = float(args.effective_target)
         self._packing = PackingScores(self._target)
         self._multiplier = args.multiplier
@@ -178,7 +153,7 @@ class TargetLoadPacking(ScorePlugin, LocalPlugin):
         self._unmeasured = UnmeasuredUse(lambda entry: self.predict(entry.spec), upstream=context.upstream)
         self._freshness = FreshnessCheck(self._staleness.max_age)
 
-    def predict(self, spec: SpecInfo) -> int:
+    def predict(self, spec: fw.SpecInfo) -> int:
         """Return the CPU a pod will probably use, in milli-units."""
         key = spec.class_key
         predicted = self._predictions.get(key)
@@ -188,22 +163,22 @@ class TargetLoadPacking(ScorePlugin, LocalPlugin):
             predicted = self._predictions[key] = self._prediction(spec, self._multiplier, self._default_request)
         return predicted
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray | None:
         """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
         load = view.load(self._source)
         if load is not None and self._freshness.all_fresh(view, load):
-            return scores_of(self._score_rule(pod, load), view, rows)
-        capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
+            return fw.scores_of(self._score_rule(pod, load), view, rows)
+        capacity, demand = fw.gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
         if load is None:
             decision = self._staleness.decide_without_source(state, rows)
             used, missing = np.zeros(len(rows)), np.zeros(len(rows))
         else:
-            measured = gather(view, load.cpu_last[: view.size], rows)
+            measured = fw.gather(view, load.cpu_last[: view.size], rows)
             valid = is_load(measured)
             fresh = valid & fresh_rows(view, load, rows, self._staleness.max_age)
             decision = self._staleness.decide(state, fresh, valid)
             used = np.where(decision.fresh, measured, 0.0) / 100.0 * capacity
-            missing = gather(view, self._unmeasured.by_row(view, load), rows)
+            missing = fw.gather(view, self._unmeasured.by_row(view, load), rows)
         if not decision.scored:
             self._staleness.count_left_out(state)
             return None
@@ -212,52 +187,56 @@ class TargetLoadPacking(ScorePlugin, LocalPlugin):
         scores = self._packing(utilization_after(used + demand, missing, capacity))
         return fill_with_mean(scores, decision.left_out)
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """While every node's load is fresh, scores follow from it and from the pods that came to the node since."""
         load = view.load(self._source)
         if load is None or not self._freshness.all_fresh(view, load):
-            return Locality()
-        return Locality(
-            scores=DependsOn.PODS,
+            return fw.Locality()
+        return fw.Locality(
+            scores=fw.DependsOn.PODS,
             version=self._version,
             # Of the spec, the formula reads nothing else.
-            pods_part=part_of(self.predict(pod.spec)),
+            pods_part=fw.part_of(self.predict(pod.spec)),
             score_rule=self._score_rule(pod, load),
         )
 
-    def _version(self, view: NodeView) -> Hashable:
+    def _version(self, view: fw.NodeView) -> Hashable:
         load = view.load(self._source)
         return None if load is None else (load.version, view.membership, self._freshness.all_fresh(view, load))
 
-    def _score_rule(self, pod: PodInfo, load: LoadColumns) -> ScoreRule:
+    def _score_rule(self, pod: fw.PodInfo, load: fw.LoadColumns) -> fw.ScoreRule:
         """Return the rule of `score` where every node has fresh load."""
         demand = float(self.predict(pod.spec))
 
-        def rule(nodes: Nodes) -> Callable[[Node], Any]:
+        def rule(nodes: fw.Nodes) -> Callable[[fw.Node], Any]:
             capacity_of = nodes.column(nodes.view.capacity_cpu)
             measured = nodes.column(load.cpu_last[: nodes.view.size])
             missing = nodes.changing(lambda view: self._unmeasured.by_row(view, load))
 
-            def score(node: Node) -> Any:
+            def score(node: fw.Node) -> Any:
                 capacity = capacity_of(node)
                 utilization = utilization_after(measured(node) / 100.0 * capacity + demand, missing(node), capacity)
-                return self._packing(utilization) if nodes.in_columns else packing_score(utilization, self._target, OneNode)
+                return (
+                    self._packing(utilization)
+                    if nodes.in_columns
+                    else packing_score(utilization, self._target, fw.OneNode)
+                )
 
             return score
 
         return rule
 
     def _estimate(
-        self, view: NodeView, rows: RowArray, decision: LoadDecision, used: FloatArray, missing: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        estimate = gather(view, view.nonzero_requested("cpu"), rows) * self._multiplier
+        self, view: fw.NodeView, rows: fw.RowArray, decision: LoadDecision, used: fw.FloatArray, missing: fw.FloatArray
+    ) -> tuple[fw.FloatArray, fw.FloatArray]:
+        estimate = fw.gather(view, view.nonzero_requested("cpu"), rows) * self._multiplier
         # Requests are known at once: no pod is missing in them.
         return np.where(decision.fresh, used, estimate), np.where(decision.fresh, missing, 0.0)
 
 
 # What `compatibility: upstream` changes in TargetLoadPacking: pkg/trimaran/targetloadpacking of scheduler-plugins
 # 0.34.7 as it is.
-def predicted_of_main_containers(spec: SpecInfo, multiplier: float, default_request: int) -> int:
+def predicted_of_main_containers(spec: fw.SpecInfo, multiplier: float, default_request: int) -> int:
     """Return the milli-units of CPU that upstream predicts (PredictUtilisation): sidecars and resources of the pod as
     a whole do not count."""
     main = (container for container in spec.containers if container.kind == "app")
@@ -271,26 +250,26 @@ class UpstreamTargetLoadPacking(TargetLoadPacking):
 
     _prediction = staticmethod(predicted_of_main_containers)
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray:
         """Return 0..100 per row."""
         load = view.load(self._source)
-        measured = np.full(len(rows), np.nan) if load is None else gather(view, load.cpu_last[: view.size], rows)
-        known: BoolArray = np.isfinite(measured)
+        measured = np.full(len(rows), np.nan) if load is None else fw.gather(view, load.cpu_last[: view.size], rows)
+        known: fw.BoolArray = np.isfinite(measured)
         state.count(f"load_absent/{NAME}", int(np.count_nonzero(~known)))
         if load is None or not known.any():
             return np.zeros(len(rows), dtype=np.int64)
-        capacity, demand = gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
+        capacity, demand = fw.gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
         used = np.where(known, measured, 0.0) / 100.0 * capacity
-        missing = gather(view, self._unmeasured.by_row(view, load), rows)
+        missing = fw.gather(view, self._unmeasured.by_row(view, load), rows)
         scores = self._packing(utilization_after(used + demand, missing, capacity))
         return np.where(known, scores, 0)
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Ask in every attempt: which pods the measurement misses depends on the clock of this process."""
-        return Locality()
+        return fw.Locality()
 
 
-def target_load_packing(args: TargetLoadPackingArgs, context: PluginContext) -> TargetLoadPacking:
+def target_load_packing(args: TargetLoadPackingArgs, context: fw.PluginContext) -> TargetLoadPacking:
     """Return the plugin as the profile's `compatibility` wants it."""
     plugin = UpstreamTargetLoadPacking if context.upstream else TargetLoadPacking
     return plugin(args, context)

@@ -8,24 +8,14 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
+from scheduler import framework as fw
 from scheduler.catalog import TopologicalSortArgs
-from scheduler.framework import (
-    ClusterEvent,
-    EventOrder,
-    ObjectReader,
-    Objects,
-    PluginContext,
-    PodInfo,
-    PodReader,
-    Pods,
-    QueueSortPlugin,
-)
 from scheduler.kube.model import APP_GROUP_LABEL, WORKLOAD_LABEL, AppGroup
 
 # What `compatibility: upstream` changes in TopologicalSort: pkg/networkaware/topologicalsort of scheduler-plugins
 # 0.34.7 as it is.
 
-GroupOf = Callable[[PodInfo], AppGroup | None]
+GroupOf = Callable[[fw.PodInfo], AppGroup | None]
 
 
 class UpstreamSortKey:
@@ -34,7 +24,7 @@ class UpstreamSortKey:
 
     __slots__ = ("_group_of", "_pod", "_queued_at")
 
-    def __init__(self, group_of: GroupOf, pod: PodInfo, queued_at: float) -> None:
+    def __init__(self, group_of: GroupOf, pod: fw.PodInfo, queued_at: float) -> None:
         self._group_of = group_of
         self._pod = pod
         self._queued_at = queued_at
@@ -115,7 +105,7 @@ class TopologyOrders:
         return known[1]
 
 
-class TopologicalSort(QueueSortPlugin, ObjectReader, PodReader, EventOrder):
+class TopologicalSort(fw.QueueSortPlugin, fw.ObjectReader, fw.PodReader, fw.EventOrder):
     """Order of the active queue, instead of PrioritySort's.
 
     Upstream compares two pods of one AppGroup by its `status.topologyOrder` alone, and any others by priority and
@@ -129,25 +119,27 @@ class TopologicalSort(QueueSortPlugin, ObjectReader, PodReader, EventOrder):
 
     name = "TopologicalSort"
 
-    def __init__(self, args: TopologicalSortArgs, context: PluginContext) -> None:
+    def __init__(self, args: TopologicalSortArgs, context: fw.PluginContext) -> None:
         self._namespaces = tuple(args.namespaces)
-        self._objects: Objects | None = None
-        self._waiting: dict[str, dict[str, PodInfo]] = {}  # pods without a node, by the name of their AppGroup and UID
+        self._objects: fw.Objects | None = None
+        self._waiting: dict[
+            str, dict[str, fw.PodInfo]
+        ] = {}  # pods without a node, by the name of their AppGroup and UID
         self._waves = Waves()
         self._orders = TopologyOrders()
-        self._sort_key: Callable[[PodInfo, float], Any] = (
+        self._sort_key: Callable[[fw.PodInfo, float], Any] = (
             partial(UpstreamSortKey, self._app_group) if context.upstream else self._total_order
         )
 
-    def use_objects(self, objects: Objects) -> None:
+    def use_objects(self, objects: fw.Objects) -> None:
         """Take the store that AppGroups are read from."""
         self._objects = objects
 
-    def use_pods(self, pods: Pods) -> None:
+    def use_pods(self, pods: fw.Pods) -> None:
         """Follow the pods of AppGroups: at the start an AppGroup may be seen after them."""
         pods.index(APP_GROUP_LABEL, self._pod_changed)
 
-    def reordered_by(self, event: ClusterEvent, old: object, new: object) -> Iterable[PodInfo]:
+    def reordered_by(self, event: fw.ClusterEvent, old: object, new: object) -> Iterable[fw.PodInfo]:
         """Return the pods whose AppGroup comes, goes or has another order."""
         changed = new or old
         if not isinstance(changed, AppGroup):
@@ -156,7 +148,7 @@ class TopologicalSort(QueueSortPlugin, ObjectReader, PodReader, EventOrder):
             return ()
         return tuple(self._waiting.get(changed.metadata.name, {}).values())
 
-    def _pod_changed(self, old: PodInfo | None, new: PodInfo | None) -> None:
+    def _pod_changed(self, old: fw.PodInfo | None, new: fw.PodInfo | None) -> None:
         for pod, waits in ((old, False), (new, new is not None and not new.node_name)):
             name = pod.labels.get(APP_GROUP_LABEL, "") if pod is not None else ""
             if pod is None or not name:
@@ -168,12 +160,12 @@ class TopologicalSort(QueueSortPlugin, ObjectReader, PodReader, EventOrder):
             if not members:
                 del self._waiting[name]
 
-    def sort_key(self, pod: PodInfo, queued_at: float) -> Any:
+    def sort_key(self, pod: fw.PodInfo, queued_at: float) -> Any:
         """Return (priority descending, when the first of the AppGroup's pods joined, AppGroup, order, time queued); in
         `upstream` mode, something that compares as upstream does."""
         return self._sort_key(pod, queued_at)
 
-    def _total_order(self, pod: PodInfo, queued_at: float) -> tuple[int, float, str, int, float]:
+    def _total_order(self, pod: fw.PodInfo, queued_at: float) -> tuple[int, float, str, int, float]:
         group = self._app_group(pod)
         if group is None:
             return (-pod.priority, queued_at, "", 0, queued_at)
@@ -181,7 +173,7 @@ class TopologicalSort(QueueSortPlugin, ObjectReader, PodReader, EventOrder):
         order = self._orders.of(group).get(pod.labels.get(WORKLOAD_LABEL, ""), NOT_LISTED)
         return (-pod.priority, self._waves.start(name, pod.priority, queued_at), name, order, queued_at)
 
-    def _app_group(self, pod: PodInfo) -> AppGroup | None:
+    def _app_group(self, pod: fw.PodInfo) -> AppGroup | None:
         name = pod.labels.get(APP_GROUP_LABEL, "")
         if not name or self._objects is None:
             return None

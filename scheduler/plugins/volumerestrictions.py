@@ -6,32 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType
-from scheduler.framework import (
-    NODE,
-    POD,
-    SKIP,
-    SUCCESS,
-    Code,
-    CycleState,
-    DependsOn,
-    EnqueueExtensions,
-    FilterPlugin,
-    Hint,
-    HintRegistration,
-    Locality,
-    LocalPlugin,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    PreFilterExtensions,
-    PreFilterPlugin,
-    PreFilterResult,
-    RowArray,
-    Status,
-    Verdicts,
-    unresolvable,
-)
 from scheduler.helpers.holding import DISKS, claim_key, is_disk
 from scheduler.helpers.volumes import CLAIM, CLAIM_CONCERN, claim_not_found, uses_claim
 from scheduler.kube.model import PersistentVolumeClaim, Volume
@@ -52,7 +28,7 @@ class _ReadWriteOncePodState(Struct):
     def clone(self) -> "_ReadWriteOncePodState":
         return _ReadWriteOncePodState(self.claims, self.uses)
 
-    def update_count(self, other: PodInfo, sign: int) -> None:
+    def update_count(self, other: fw.PodInfo, sign: int) -> None:
         # As upstream, by the name alone: pods of other namespaces count in a what-if run too.
         self.uses += sign * sum(
             volume.persistent_volume_claim is not None and volume.persistent_volume_claim.claim_name in self.claims
@@ -60,18 +36,22 @@ class _ReadWriteOncePodState(Struct):
         )
 
 
-class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PreFilterExtensions, EnqueueExtensions, LocalPlugin):
+class VolumeRestrictions(
+    fw.PreFilterPlugin, fw.FilterPlugin, fw.PreFilterExtensions, fw.EnqueueExtensions, fw.LocalPlugin
+):
     """Filter over the volumes of the pods on each node, and of all pods."""
 
     name = "VolumeRestrictions"
 
-    def __init__(self, args: object, context: PluginContext) -> None:
+    def __init__(self, args: object, context: fw.PluginContext) -> None:
         pass
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Skip pods without restricted volumes, and those whose claims no other pod uses."""
         if not pod.spec.volumes:
-            return None, SKIP
+            return None, fw.SKIP
         state.work.charge(2 * len(pod.spec.volumes), "volumes of the pod")
         claims = set()
         for volume in pod.spec.volumes:
@@ -80,29 +60,31 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PreFilterExtensions, Enq
             name = volume.persistent_volume_claim.claim_name
             claim: PersistentVolumeClaim | None = view.objects.get(CLAIM, pod.namespace, name)
             if claim is None:
-                return None, unresolvable(claim_not_found(name))
+                return None, fw.unresolvable(claim_not_found(name))
             if _READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 claims.add(name)
         uses = sum(bool(view.holders(claim_key(pod.namespace, name))) for name in claims)
         exclusive = _ReadWriteOncePodState(frozenset(claims), uses)
         if not exclusive.uses and not _disks(pod):
-            return None, SKIP
+            return None, fw.SKIP
         state.write(self.name, exclusive)
-        return None, SUCCESS
+        return None, fw.SUCCESS
 
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
+    def add_pod(self, state: fw.CycleState, pod: fw.PodInfo, added: fw.PodInfo, view: fw.NodeView, row: int) -> None:
         """Count the uses of a pod put on a node."""
         exclusive = state.read(self.name, _ReadWriteOncePodState)
         if exclusive is not None:
             exclusive.update_count(added, 1)
 
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, view: NodeView, row: int) -> None:
+    def remove_pod(
+        self, state: fw.CycleState, pod: fw.PodInfo, removed: fw.PodInfo, view: fw.NodeView, row: int
+    ) -> None:
         """No longer count the uses of a pod taken from a node."""
         exclusive = state.read(self.name, _ReadWriteOncePodState)
         if exclusive is not None:
             exclusive.update_count(removed, -1)
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject nodes with a pod on a disk of ours, and every node while a claim for one pod is in use."""
         bits = np.zeros(len(rows), dtype=np.int64)
         disks = _disks(pod)
@@ -116,23 +98,23 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PreFilterExtensions, Enq
             bits[bits == 0] = 2
         if not bits.any():
             return None
-        codes = np.where(bits != 0, Code.UNSCHEDULABLE, 0).astype(np.int8)
-        return Verdicts(codes, bits, (REASON_DISK, REASON_IN_USE))
+        codes = np.where(bits != 0, fw.Code.UNSCHEDULABLE, 0).astype(np.int8)
+        return fw.Verdicts(codes, bits, (REASON_DISK, REASON_IN_USE))
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Pods without volumes pass."""
-        return Locality(filters=DependsOn.ANYTHING if pod.spec.volumes else DependsOn.NOTHING)
+        return fw.Locality(filters=fw.DependsOn.ANYTHING if pod.spec.volumes else fw.DependsOn.NOTHING)
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register deleted pods, which may release a disk or claim, new nodes and the pod's claim."""
         return (
-            HintRegistration(POD, ActionType.DELETE, _pod_deleted),
-            HintRegistration(NODE, ActionType.ADD),
-            HintRegistration(CLAIM, ActionType.ADD, _claim_added, CLAIM_CONCERN),
+            fw.HintRegistration(fw.POD, ActionType.DELETE, _pod_deleted),
+            fw.HintRegistration(fw.NODE, ActionType.ADD),
+            fw.HintRegistration(CLAIM, ActionType.ADD, _claim_added, CLAIM_CONCERN),
         )
 
 
-def _disks(pod: PodInfo) -> tuple[Volume, ...]:
+def _disks(pod: fw.PodInfo) -> tuple[Volume, ...]:
     return tuple(filter(is_disk, pod.spec.volumes)) if DISKS in pod.spec.holds else ()
 
 
@@ -157,22 +139,22 @@ def _same_disk(volume: Volume, other: Volume) -> bool:
     return not set(rbd.monitors).isdisjoint(other_rbd.monitors) and not (rbd.read_only and other_rbd.read_only)
 
 
-def _claim_names(pod: PodInfo) -> set[str]:
+def _claim_names(pod: fw.PodInfo) -> set[str]:
     return {volume.persistent_volume_claim.claim_name for volume in pod.spec.volumes if volume.persistent_volume_claim}
 
 
-def _pod_deleted(pod: PodInfo, old: object, new: object) -> Hint:
-    if not isinstance(old, PodInfo):
-        return Hint.QUEUE
+def _pod_deleted(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+    if not isinstance(old, fw.PodInfo):
+        return fw.Hint.QUEUE
     if old.namespace != pod.namespace:
-        return Hint.SKIP
+        return fw.Hint.SKIP
     if _conflict(_disks(pod), _disks(old)):
-        return Hint.QUEUE
+        return fw.Hint.QUEUE
     shared = _claim_names(pod) & _claim_names(old)
-    return Hint.QUEUE if shared else Hint.SKIP
+    return fw.Hint.QUEUE if shared else fw.Hint.SKIP
 
 
-def _claim_added(pod: PodInfo, old: object, new: object) -> Hint:
+def _claim_added(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
     if not isinstance(new, PersistentVolumeClaim):
-        return Hint.QUEUE
-    return Hint.QUEUE if uses_claim(pod, new, ephemeral=False) else Hint.SKIP
+        return fw.Hint.QUEUE
+    return fw.Hint.QUEUE if uses_claim(pod, new, ephemeral=False) else fw.Hint.SKIP

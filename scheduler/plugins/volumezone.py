@@ -5,34 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType
-from scheduler.framework import (
-    NODE,
-    SKIP,
-    SUCCESS,
-    BoolArray,
-    Code,
-    CycleState,
-    DependsOn,
-    EnqueueExtensions,
-    FilterPlugin,
-    Hint,
-    HintRegistration,
-    Locality,
-    LocalPlugin,
-    NodeView,
-    Objects,
-    PluginContext,
-    PodInfo,
-    PreFilterPlugin,
-    PreFilterResult,
-    RowArray,
-    Status,
-    Verdicts,
-    gather_codes,
-    reject,
-    unresolvable,
-)
 from scheduler.helpers.csimigration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from scheduler.helpers.volumes import (
     CLAIM,
@@ -61,93 +35,95 @@ class _Topology(NamedTuple):
 class _RejectionError(Exception):
     """Carries the status that ends PreFilter."""
 
-    def __init__(self, status: Status) -> None:
+    def __init__(self, status: fw.Status) -> None:
         super().__init__(status.message)
         self.status = status
 
 
-class VolumeZone(PreFilterPlugin, FilterPlugin, EnqueueExtensions, LocalPlugin):
+class VolumeZone(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.LocalPlugin):
     """Filter over zone and region labels."""
 
     name = "VolumeZone"
 
-    def __init__(self, args: object, context: PluginContext) -> None:
+    def __init__(self, args: object, context: fw.PluginContext) -> None:
         pass
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Collect the zones and regions of the volumes; Skip without any."""
         if not pod.spec.volumes:
-            return None, SKIP
+            return None, fw.SKIP
         state.work.charge(len(pod.spec.volumes) * (20 + len(view.rows) // 50), "volumes of the pod x nodes")
         try:
             topologies = _topologies_of(pod, view.objects)
         except _RejectionError as rejected:
             return None, rejected.status
         if not topologies:
-            return None, SKIP
+            return None, fw.SKIP
         state.write(self.name, topologies)
-        return None, SUCCESS
+        return None, fw.SUCCESS
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject nodes of other zones; a node without any of the labels passes."""
         topologies = state.read(self.name, tuple)
         if not topologies:
             return None
         zoned = np.zeros(len(rows), dtype=np.bool_)
         for key in _KEYS:
-            zoned |= gather_codes(view, view.labels(key).codes, rows) >= 0
+            zoned |= fw.gather_codes(view, view.labels(key).codes, rows) >= 0
         mismatch = np.zeros(len(rows), dtype=np.bool_)
         for topology in topologies:
             mismatch |= ~_matches(view, rows, topology)
-        return reject(zoned & mismatch, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
+        return fw.reject(zoned & mismatch, fw.Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Pods without volumes pass."""
-        return Locality(filters=DependsOn.ANYTHING if pod.spec.volumes else DependsOn.NOTHING)
+        return fw.Locality(filters=fw.DependsOn.ANYTHING if pod.spec.volumes else fw.DependsOn.NOTHING)
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register classes that bind later, nodes that are added or relabelled, the pod's claims, and volumes."""
         changes = ActionType.ADD | ActionType.UPDATE
         return (
-            HintRegistration(CLASS, ActionType.ADD, _class_added),
-            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
-            HintRegistration(CLAIM, changes, _claim_changed, CLAIM_CONCERN),
-            HintRegistration(VOLUME, changes, _volume_changed),
+            fw.HintRegistration(CLASS, ActionType.ADD, _class_added),
+            fw.HintRegistration(fw.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
+            fw.HintRegistration(CLAIM, changes, _claim_changed, CLAIM_CONCERN),
+            fw.HintRegistration(VOLUME, changes, _volume_changed),
         )
 
 
-def _topologies_of(pod: PodInfo, objects: Objects) -> tuple[_Topology, ...]:
+def _topologies_of(pod: fw.PodInfo, objects: fw.Objects) -> tuple[_Topology, ...]:
     topologies: list[_Topology] = []
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is None:
             continue
         name = volume.persistent_volume_claim.claim_name
         if not name:
-            raise _RejectionError(unresolvable("PersistentVolumeClaim had no name"))
+            raise _RejectionError(fw.unresolvable("PersistentVolumeClaim had no name"))
         claim: PersistentVolumeClaim | None = objects.get(CLAIM, pod.namespace, name)
         if claim is None:
-            raise _RejectionError(unresolvable(claim_not_found(name)))
+            raise _RejectionError(fw.unresolvable(claim_not_found(name)))
         if not claim.spec.volume_name:
             _require_later_binding(claim, objects)
             continue
         bound: PersistentVolume | None = objects.get(VOLUME, "", claim.spec.volume_name)
         if bound is None:
-            raise _RejectionError(unresolvable(volume_not_found(claim.spec.volume_name)))
+            raise _RejectionError(fw.unresolvable(volume_not_found(claim.spec.volume_name)))
         topologies += _volume_topologies(bound)
     return tuple(topologies)
 
 
-def _require_later_binding(claim: PersistentVolumeClaim, objects: Objects) -> None:
+def _require_later_binding(claim: PersistentVolumeClaim, objects: fw.Objects) -> None:
     name = claim_class(claim)
     if not name:
-        raise _RejectionError(unresolvable("PersistentVolumeClaim had no pv name and storageClass name"))
+        raise _RejectionError(fw.unresolvable("PersistentVolumeClaim had no pv name and storageClass name"))
     storage_class: StorageClass | None = objects.get(CLASS, "", name)
     if storage_class is None:
-        raise _RejectionError(unresolvable(class_not_found(name)))
+        raise _RejectionError(fw.unresolvable(class_not_found(name)))
     if storage_class.volume_binding_mode is None:
-        raise _RejectionError(unresolvable(f'VolumeBindingMode not set for StorageClass "{name}"'))
+        raise _RejectionError(fw.unresolvable(f'VolumeBindingMode not set for StorageClass "{name}"'))
     if storage_class.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
-        raise _RejectionError(unresolvable("PersistentVolume had no name"))
+        raise _RejectionError(fw.unresolvable("PersistentVolume had no name"))
 
 
 def _volume_topologies(volume: PersistentVolume) -> list[_Topology]:
@@ -161,35 +137,35 @@ def _volume_topologies(volume: PersistentVolume) -> list[_Topology]:
     return topologies
 
 
-def _matches(view: NodeView, rows: RowArray, topology: _Topology) -> BoolArray:
+def _matches(view: fw.NodeView, rows: fw.RowArray, topology: _Topology) -> fw.BoolArray:
     mask = _has_value(view, rows, topology.key, topology.values)
     stable = _STABLE_KEYS.get(topology.key)
     if stable is not None:
-        absent = gather_codes(view, view.labels(topology.key).codes, rows) < 0
+        absent = fw.gather_codes(view, view.labels(topology.key).codes, rows) < 0
         mask |= absent & _has_value(view, rows, stable, topology.values)
     return mask
 
 
-def _has_value(view: NodeView, rows: RowArray, key: str, values: frozenset[str]) -> BoolArray:
+def _has_value(view: fw.NodeView, rows: fw.RowArray, key: str, values: frozenset[str]) -> fw.BoolArray:
     column = view.labels(key)
     wanted = [column.index[value] for value in values if value in column.index]
-    mask: BoolArray = np.isin(gather_codes(view, column.codes, rows), wanted)
+    mask: fw.BoolArray = np.isin(fw.gather_codes(view, column.codes, rows), wanted)
     return mask
 
 
-def _class_added(pod: PodInfo, old: object, new: object) -> Hint:
+def _class_added(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
     if not isinstance(new, StorageClass):
-        return Hint.QUEUE
-    return Hint.QUEUE if new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else Hint.SKIP
+        return fw.Hint.QUEUE
+    return fw.Hint.QUEUE if new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else fw.Hint.SKIP
 
 
-def _claim_changed(pod: PodInfo, old: object, new: object) -> Hint:
+def _claim_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
     if not isinstance(new, PersistentVolumeClaim):
-        return Hint.QUEUE
-    return Hint.QUEUE if uses_claim(pod, new, ephemeral=False) else Hint.SKIP
+        return fw.Hint.QUEUE
+    return fw.Hint.QUEUE if uses_claim(pod, new, ephemeral=False) else fw.Hint.SKIP
 
 
-def _volume_changed(pod: PodInfo, old: object, new: object) -> Hint:
+def _volume_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
     if not isinstance(old, PersistentVolume) or not isinstance(new, PersistentVolume):
-        return Hint.QUEUE
-    return Hint.QUEUE if _volume_topologies(old) != _volume_topologies(new) else Hint.SKIP
+        return fw.Hint.QUEUE
+    return fw.Hint.QUEUE if _volume_topologies(old) != _volume_topologies(new) else fw.Hint.SKIP

@@ -11,36 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType
-from scheduler.framework import (
-    POD,
-    SUCCESS,
-    Asking,
-    AskingPostFilter,
-    CycleState,
-    EnqueueExtensions,
-    Extender,
-    Hint,
-    HintRegistration,
-    NodeCodes,
-    NodeView,
-    Objects,
-    PluginContext,
-    PodClause,
-    PodInfo,
-    PodQuery,
-    PostFilterPlugin,
-    PostFilterResult,
-    PreFilterExtensions,
-    PreFilterPlugin,
-    PreFilterResult,
-    ReservePlugin,
-    Resources,
-    RowArray,
-    Status,
-    conclude,
-    unschedulable,
-)
 from scheduler.helpers.upstreamsums import upstream_requests
 from scheduler.kube.model import ElasticQuota
 from scheduler.kube.primitives import EVERYTHING
@@ -63,7 +35,7 @@ class QuotaRules(VictimRules):
     are pods of lower priority whose namespaces have none either.
     """
 
-    def blocks_preemption(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
+    def blocks_preemption(self, state: fw.CycleState, pod: fw.PodInfo, other: fw.PodInfo) -> bool:
         """Tell whether a terminating pod on the nominated node makes room for this one."""
         if not other.deleting:
             return False
@@ -76,7 +48,9 @@ class QuotaRules(VictimRules):
             return less_important
         return not _exceeds_min(attempt) and attempt.exceeds_min(quota)
 
-    def rows_with_victims(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> RowArray:
+    def rows_with_victims(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray
+    ) -> fw.RowArray:
         """Return the rows with pods of the namespaces that may have to give."""
         attempt = attempt_of(state)
         if attempt.own is None:
@@ -92,7 +66,7 @@ class QuotaRules(VictimRules):
             mask |= view.pods_by_node(_pods_in_namespace(namespace))[rows] > 0
         return rows[mask]
 
-    def potential_victims(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
+    def potential_victims(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, row: int) -> list[fw.PodInfo]:
         """Return the pods of a node that may go."""
         attempt, others = attempt_of(state), view.pods_on(row)
         if attempt.own is None:
@@ -103,7 +77,7 @@ class QuotaRules(VictimRules):
             return [other for other in others if other.namespace == pod.namespace and other.priority < pod.priority]
         return attempt.victims_from_borrowers(pod, self.by_importance(others, view.now)[::-1])
 
-    def rejection_after_removal(self, state: CycleState, row: int) -> str:
+    def rejection_after_removal(self, state: fw.CycleState, row: int) -> str:
         """Return why the quotas leave no room though all potential victims are gone; "" where they do."""
         attempt = attempt_of(state)
         if attempt.own is None:
@@ -111,12 +85,14 @@ class QuotaRules(VictimRules):
         return self.quota_rejection(attempt, attempt.request_in_quota, attempt.request_in_total, row)
 
     @staticmethod
-    def quota_rejection(attempt: Attempt, in_quota: Resources, in_total: Resources, row: int) -> str:
+    def quota_rejection(attempt: Attempt, in_quota: fw.Resources, in_total: fw.Resources, row: int) -> str:
         """Return upstream's words where a request exceeds the namespace's max, or one exceeds the sum of all mins."""
         exceeds = attempt.exceeds_max(in_quota, row) or attempt.exceeds_total_min(in_total, row)
         return _QUOTA_EXCEEDED if exceeds else ""
 
-    def reprieve(self, state: CycleState, view: NodeView, row: int, other: PodInfo, fits: bool) -> ReprieveResult:
+    def reprieve(
+        self, state: fw.CycleState, view: fw.NodeView, row: int, other: fw.PodInfo, fits: bool
+    ) -> ReprieveResult:
         """Judge a pod that has been put back by the filters and by the quotas."""
         attempt = attempt_of(state)
         if fits and (attempt.own is None or not exceeds_quotas(attempt, row)):
@@ -125,11 +101,11 @@ class QuotaRules(VictimRules):
 
 
 @lru_cache(maxsize=1024)
-def _pods_in_namespace(namespace: str) -> PodQuery:
-    return PodQuery((PodClause(frozenset((namespace,)), EVERYTHING),))
+def _pods_in_namespace(namespace: str) -> fw.PodQuery:
+    return fw.PodQuery((fw.PodClause(frozenset((namespace,)), EVERYTHING),))
 
 
-def attempt_of(state: CycleState) -> Attempt:
+def attempt_of(state: fw.CycleState) -> Attempt:
     """Return what PreFilter wrote."""
     attempt = state.read(NAME, Attempt)
     if attempt is None:
@@ -154,22 +130,24 @@ def exceeds_quotas(attempt: Attempt, row: int) -> bool:
 # What `compatibility: upstream` changes in CapacityScheduling: pkg/capacityscheduling of scheduler-plugins 0.34.7 as
 # it is.
 
-UPSTREAM_EVENTS = (HintRegistration(POD, ActionType.DELETE), HintRegistration(ELASTIC_QUOTA, ActionType.ALL))
+UPSTREAM_EVENTS = (fw.HintRegistration(fw.POD, ActionType.DELETE), fw.HintRegistration(ELASTIC_QUOTA, ActionType.ALL))
 
 
 class UpstreamQuotaRules(QuotaRules):
     """SelectVictimsOnNode without the repairs."""
 
-    def no_victims_reasons(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
+    def no_victims_reasons(self, pod: fw.PodInfo, nodes: Sequence[str]) -> Iterable[str]:
         """Yield a text per node, which fills the status of a pod on a large cluster."""
         return (f"No victims found on node {node} for preemptor pod {pod.name}" for node in nodes)
 
-    def rejection_after_removal(self, state: CycleState, row: int) -> str:
+    def rejection_after_removal(self, state: fw.CycleState, row: int) -> str:
         """Judge without the nominated pods: victims go, and the pod is rejected all the same in its next attempt."""
         attempt = attempt_of(state)
         return self.quota_rejection(attempt, attempt.request, attempt.request, row) if attempt.own is not None else ""
 
-    def reprieve(self, state: CycleState, view: NodeView, row: int, other: PodInfo, fits: bool) -> ReprieveResult:
+    def reprieve(
+        self, state: fw.CycleState, view: fw.NodeView, row: int, other: fw.PodInfo, fits: bool
+    ) -> ReprieveResult:
         """Judge a pod that has been put back; a victim that only the quotas demand counts no PDB violation.
 
         Raises:
@@ -195,39 +173,46 @@ def try_every_node(nodes: int) -> int:
     return nodes
 
 
-def requests_of(pod: PodInfo) -> Resources:
+def requests_of(pod: fw.PodInfo) -> fw.Resources:
     """Return what a pod requests by upstream's sum."""
     return upstream_requests(pod.spec)
 
 
-def occupied(pod: PodInfo) -> Resources:
+def occupied(pod: fw.PodInfo) -> fw.Resources:
     """Return what a pod occupies: sidecars, resources of the pod as a whole and resizing in place count."""
     return pod.requests
 
 
 class CapacityScheduling(
-    PreFilterPlugin, PostFilterPlugin, AskingPostFilter, ReservePlugin, PreFilterExtensions, EnqueueExtensions
+    fw.PreFilterPlugin,
+    fw.PostFilterPlugin,
+    fw.AskingPostFilter,
+    fw.ReservePlugin,
+    fw.PreFilterExtensions,
+    fw.EnqueueExtensions,
 ):
     """PreFilter holds pods to the quotas, PostFilter evicts pods of namespaces that borrowed."""
 
     name = NAME
 
-    def __init__(self, args: object, context: PluginContext) -> None:
+    def __init__(self, args: object, context: fw.PluginContext) -> None:
         """There are no args. Without a handle (simulation) no pod is evicted."""
         upstream = self._upstream = context.upstream
         self._amounts = requests_of if upstream else occupied
         self._events = UPSTREAM_EVENTS if upstream else _EVENTS
         rules = (UpstreamQuotaRules if upstream else QuotaRules)(context.kubernetes)
         self._evaluator = Evaluator(self.name, context, rules, try_every_node if upstream else _candidates_wanted)
-        self._objects: Objects | None = None
+        self._objects: fw.Objects | None = None
         self._generation = -1
         self._quotas = Quotas()
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register deleted and shrunk pods, which leave room in their quota, and changed quotas."""
         return self._events
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Reject a pod with which its namespace would exceed its limit, or all quotas together what they
         guarantee."""
         quotas = self._quotas_of(view.objects)
@@ -235,7 +220,7 @@ class CapacityScheduling(
         attempt = Attempt(pod, view, quotas, self._amounts)
         state.write(self.name, attempt)
         if attempt.own is None:
-            return None, SUCCESS
+            return None, fw.SUCCESS
         rejected = f"Pod {pod.key} is rejected in PreFilter because"
         if attempt.exceeds_max(attempt.request_in_quota):
             words = f"{rejected} ElasticQuota {pod.namespace} is more than Max"
@@ -243,44 +228,51 @@ class CapacityScheduling(
         if attempt.exceeds_total_min(attempt.request_in_total):
             words = f"{rejected} total ElasticQuota used is more than min"
             return None, self._rejection(words, attempt.excess_over_total_min())
-        return None, SUCCESS
+        return None, fw.SUCCESS
 
-    def _rejection(self, words: str, excess: str) -> Status:
+    def _rejection(self, words: str, excess: str) -> fw.Status:
         """Upstream's words name no resource and no amounts; under `compatibility: upstream` only `explain` does."""
-        return unschedulable(words, detail=excess) if self._upstream else unschedulable(f"{words} ({excess})")
+        return fw.unschedulable(words, detail=excess) if self._upstream else fw.unschedulable(f"{words} ({excess})")
 
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
+    def add_pod(self, state: fw.CycleState, pod: fw.PodInfo, added: fw.PodInfo, view: fw.NodeView, row: int) -> None:
         """Count a pod put on a node for a what-if run."""
         attempt = state.read(self.name, Attempt)
         if attempt is not None:
             attempt.move(added, row, 1)
 
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, view: NodeView, row: int) -> None:
+    def remove_pod(
+        self, state: fw.CycleState, pod: fw.PodInfo, removed: fw.PodInfo, view: fw.NodeView, row: int
+    ) -> None:
         """Count a pod taken from a node for a what-if run."""
         attempt = state.read(self.name, Attempt)
         if attempt is not None:
             attempt.move(removed, row, -1)
 
     def post_filter(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
-    ) -> tuple[PostFilterResult | None, Status]:
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, codes: fw.NodeCodes
+    ) -> tuple[fw.PostFilterResult | None, fw.Status]:
         """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
-        return conclude(self._evaluator.post_filter(state, pod, view, codes))
+        return fw.conclude(self._evaluator.post_filter(state, pod, view, codes))
 
     def post_filter_asking(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
-    ) -> Asking[tuple[PostFilterResult | None, Status]]:
+        self,
+        state: fw.CycleState,
+        pod: fw.PodInfo,
+        view: fw.NodeView,
+        codes: fw.NodeCodes,
+        extenders: Sequence[fw.Extender],
+    ) -> fw.Asking[tuple[fw.PostFilterResult | None, fw.Status]]:
         """As `post_filter`, with extenders that have a say."""
         return self._evaluator.post_filter(state, pod, view, codes, extenders)
 
-    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+    def reserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> fw.Status:
         """Nothing to reserve: the pod is among those with a node already."""
-        return SUCCESS
+        return fw.SUCCESS
 
-    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def unreserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> None:
         """Nothing to release: the pod is forgotten, and with it what it used."""
 
-    def _quotas_of(self, objects: Objects) -> Quotas:
+    def _quotas_of(self, objects: fw.Objects) -> Quotas:
         generation = objects.generation(ELASTIC_QUOTA)
         if objects is not self._objects or generation != self._generation:
             self._objects, self._generation = objects, generation
@@ -293,15 +285,15 @@ def _candidates_wanted(nodes: int) -> int:
     return wanted_candidates(nodes, 10, 100)
 
 
-def _quota_spec_changed(pod: PodInfo, old: object, new: object) -> Hint:
+def _quota_spec_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
     """The controller writes what is used into the status at every change: that is no news."""
     if isinstance(old, ElasticQuota) and isinstance(new, ElasticQuota) and old.spec == new.spec:
-        return Hint.SKIP
-    return Hint.QUEUE
+        return fw.Hint.SKIP
+    return fw.Hint.QUEUE
 
 
 _EVENTS = (
-    HintRegistration(POD, ActionType.DELETE),
-    HintRegistration(POD, ActionType.UPDATE_POD_SCALE_DOWN),
-    HintRegistration(ELASTIC_QUOTA, ActionType.ALL, _quota_spec_changed),
+    fw.HintRegistration(fw.POD, ActionType.DELETE),
+    fw.HintRegistration(fw.POD, ActionType.UPDATE_POD_SCALE_DOWN),
+    fw.HintRegistration(ELASTIC_QUOTA, ActionType.ALL, _quota_spec_changed),
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 
 import numpy as np
 
-from scheduler.framework import FloatArray, Handle, MonotonicSeconds, NodeView, Objects, PodInfo, PodListener, Pods
+from scheduler import framework as fw
 from scheduler.kube.model import POD_GROUP_LABEL, PodGroup
 from scheduler.kube.primitives import (
     TimestampError,
@@ -20,7 +20,7 @@ from scheduler.kube.primitives import (
 PODS = "pods"
 
 
-def resource_gap(group: PodGroup, view: NodeView, members: Iterable[tuple[PodInfo, int]]) -> str:
+def resource_gap(group: PodGroup, view: fw.NodeView, members: Iterable[tuple[fw.PodInfo, int]]) -> str:
     """Return upstream's words for what is missing, or "" when `minResources` and room for `minMember` pods are there.
 
     It is a sum over nodes: that it suffices does not prove that each pod fits on some node.
@@ -45,10 +45,10 @@ def resource_gap(group: PodGroup, view: NodeView, members: Iterable[tuple[PodInf
     )
 
 
-def _free_by_row(view: NodeView, resource: str, members: Iterable[tuple[PodInfo, int]]) -> FloatArray:
+def _free_by_row(view: fw.NodeView, resource: str, members: Iterable[tuple[fw.PodInfo, int]]) -> fw.FloatArray:
     rows = view.rows
     if resource == PODS:
-        free: FloatArray = (view.allowed_pods - view.pod_count).copy()
+        free: fw.FloatArray = (view.allowed_pods - view.pod_count).copy()
         for _, row in members:
             free[row] += 1
     else:
@@ -58,7 +58,7 @@ def _free_by_row(view: NodeView, resource: str, members: Iterable[tuple[PodInfo,
     return free[rows]
 
 
-def _format_quantity(amount: str | int | float, free: FloatArray, resource: str) -> str:
+def _format_quantity(amount: str | int | float, free: fw.FloatArray, resource: str) -> str:
     """Return Go's print of the Quantity struct that is left after the subtractions."""
     left = parse_quantity(str(amount))
     mantissa, exponent = left.mantissa, left.exponent
@@ -76,7 +76,7 @@ DEFAULT_WAIT_SECONDS = 60.0
 """Used where neither the group nor the args set a time."""
 
 
-def group_key_of(pod: PodInfo) -> str:
+def group_key_of(pod: fw.PodInfo) -> str:
     """Return `namespace/group`, or "" for a pod without a group."""
     name = pod.labels.get(POD_GROUP_LABEL, "")
     return f"{pod.namespace}/{name}" if name else ""
@@ -96,11 +96,11 @@ def wait_seconds(group: PodGroup | None, default: float) -> float:
 class ExpiringSet:
     """Keys that are remembered for some seconds, as upstream's go-cache does: a key that is there keeps its time."""
 
-    def __init__(self, monotonic: Callable[[], MonotonicSeconds], default_seconds: float) -> None:
+    def __init__(self, monotonic: Callable[[], fw.MonotonicSeconds], default_seconds: float) -> None:
         """`default_seconds` is how long a key stays that is added for 0 s."""
         self._monotonic = monotonic
         self._default = default_seconds
-        self._until: dict[Hashable, MonotonicSeconds] = {}
+        self._until: dict[Hashable, fw.MonotonicSeconds] = {}
 
     def __contains__(self, key: Hashable) -> bool:
         until = self._until.get(key)
@@ -127,23 +127,23 @@ class ExpiringSet:
 class Groups:
     """Looks up groups and siblings, and marks groups that failed: a marked group is requeued at the end."""
 
-    def __init__(self, handle: Handle | None) -> None:
+    def __init__(self, handle: fw.Handle | None) -> None:
         self._handle = handle
-        self._objects: Objects | None = None
-        self._pods: Pods | None = None
+        self._objects: fw.Objects | None = None
+        self._pods: fw.Pods | None = None
         self._failed: dict[str, float] = {}
         self._created: dict[str, float] = {}
 
-    def use_objects(self, objects: Objects) -> None:
+    def use_objects(self, objects: fw.Objects) -> None:
         """Take the store that holds the PodGroups."""
         self._objects = objects
 
-    def use_pods(self, pods: Pods, listener: PodListener | None = None) -> None:
+    def use_pods(self, pods: fw.Pods, listener: fw.PodListener | None = None) -> None:
         """Take the directory of pods; `listener` is called for every pod that has a group."""
         self._pods = pods
         pods.index(POD_GROUP_LABEL, listener)
 
-    def of(self, pod: PodInfo) -> PodGroup | None:
+    def of(self, pod: fw.PodInfo) -> PodGroup | None:
         """Return a pod's group; None when it names none, or one that does not exist."""
         name = pod.labels.get(POD_GROUP_LABEL)
         if not name or self._objects is None:
@@ -151,23 +151,23 @@ class Groups:
         group: PodGroup | None = self._objects.get(KIND, pod.namespace, name)
         return group
 
-    def siblings(self, pod: PodInfo) -> Collection[PodInfo]:
+    def siblings(self, pod: fw.PodInfo) -> Collection[fw.PodInfo]:
         """Return all pods of a pod's group that have not ended, itself among them."""
         return self.members(pod.namespace, pod.labels.get(POD_GROUP_LABEL, ""))
 
-    def members(self, namespace: str, name: str) -> Collection[PodInfo]:
+    def members(self, namespace: str, name: str) -> Collection[fw.PodInfo]:
         """Return all pods of a group that have not ended."""
         if self._pods is None or not name:
             return ()
         return self._pods.labelled(POD_GROUP_LABEL, namespace, name)
 
-    def node_of(self, pod: PodInfo) -> str:
+    def node_of(self, pod: fw.PodInfo) -> str:
         """Return the node a pod is bound or assumed to, or ""."""
         return self._pods.node_of(pod) if self._pods is not None else ""
 
     # Order ----------------------------------------------------------------------------------------------------------
 
-    def queued_at(self, pod: PodInfo, own: float) -> float:
+    def queued_at(self, pod: fw.PodInfo, own: float) -> float:
         """Return the time that orders a pod in the queue: its group's last failure, else the group's creation, else
         its own (GetCreationTimestamp)."""
         group_key = group_key_of(pod)

@@ -8,40 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType, CoschedulingArgs
-from scheduler.framework import (
-    NODE,
-    POD,
-    SUCCESS,
-    ClusterEvent,
-    Code,
-    CycleState,
-    EnqueueExtensions,
-    EventOrder,
-    FirstAttemptOrder,
-    Gang,
-    GangPlugin,
-    Hint,
-    HintRegistration,
-    NodeCodes,
-    NodeView,
-    ObjectReader,
-    Objects,
-    PermitPlugin,
-    PluginContext,
-    PodInfo,
-    PodReader,
-    Pods,
-    PostFilterPlugin,
-    PostFilterResult,
-    PreFilterPlugin,
-    PreFilterResult,
-    QueueSortPlugin,
-    ReservePlugin,
-    Status,
-    unresolvable,
-    unschedulable,
-)
 from scheduler.kube.model import POD_GROUP_LABEL, PodGroup
 from scheduler.plugins.coscheduling.groups import KIND, ExpiringSet, Groups, group_key_of, resource_gap, wait_seconds
 
@@ -52,24 +20,24 @@ _CHECKED = "checked"
 
 
 class SafeCoscheduling(
-    QueueSortPlugin,
-    PreFilterPlugin,
-    PostFilterPlugin,
-    ReservePlugin,
-    PermitPlugin,
-    EnqueueExtensions,
-    ObjectReader,
-    PodReader,
-    EventOrder,
-    FirstAttemptOrder,
-    GangPlugin,
+    fw.QueueSortPlugin,
+    fw.PreFilterPlugin,
+    fw.PostFilterPlugin,
+    fw.ReservePlugin,
+    fw.PermitPlugin,
+    fw.EnqueueExtensions,
+    fw.ObjectReader,
+    fw.PodReader,
+    fw.EventOrder,
+    fw.FirstAttemptOrder,
+    fw.GangPlugin,
 ):
     """QueueSort and PreFilter under `compatibility: safe`, and what the engine asks about gangs (`GangPlugin`)."""
 
     name = NAME
     orders_by_first_attempt = True
 
-    def __init__(self, args: CoschedulingArgs, context: PluginContext) -> None:
+    def __init__(self, args: CoschedulingArgs, context: fw.PluginContext) -> None:
         self._handle = context.handle
         self._clocks = context.clocks
         self._wait = float(args.permit_waiting_time_seconds)
@@ -79,26 +47,26 @@ class SafeCoscheduling(
         self._binding_groups: set[str] = set()
         self._short_of_resources: set[str] = set()
         self._checked_attempt: tuple[str, float, int] = ("", 0.0, 0)
-        self._checked_status = SUCCESS
+        self._checked_status = fw.SUCCESS
         self.groups = Groups(context.handle)
 
-    def use_objects(self, objects: Objects) -> None:
+    def use_objects(self, objects: fw.Objects) -> None:
         """Take the store that holds the PodGroups."""
         self.groups.use_objects(objects)
 
-    def use_pods(self, pods: Pods) -> None:
+    def use_pods(self, pods: fw.Pods) -> None:
         """Take the directory of pods."""
         self.groups.use_pods(pods, self._pod_changed)
 
     # Queue ----------------------------------------------------------------------------------------------------------
 
-    def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[int, int, float, str]:
+    def sort_key(self, pod: fw.PodInfo, queued_at: float) -> tuple[int, int, float, str]:
         """Return (gangs that hold nodes and lack members first, priority descending, time of the group or the pod,
         `namespace/name` of the pod)."""
         urgency = _URGENT if self._is_partly_bound(pod) else _ORDINARY
         return (urgency, -pod.priority, self.groups.queued_at(pod, queued_at), pod.key)
 
-    def _is_partly_bound(self, pod: PodInfo) -> bool:
+    def _is_partly_bound(self, pod: fw.PodInfo) -> bool:
         group_key = group_key_of(pod)
         if not group_key or (group_key not in self._binding_groups and group_key not in self._bound):
             return False
@@ -107,14 +75,14 @@ class SafeCoscheduling(
             return False
         return group_key in self._binding_groups or len(self._bound[group_key]) < group.spec.min_member
 
-    def reordered_by(self, event: ClusterEvent, old: object, new: object) -> Iterable[PodInfo]:
+    def reordered_by(self, event: fw.ClusterEvent, old: object, new: object) -> Iterable[fw.PodInfo]:
         """Return the pods whose group is created, deleted or changes its size."""
         changed = new or old
         if not isinstance(changed, PodGroup) or (isinstance(old, PodGroup) and old.spec == changed.spec and new):
             return ()
         return self.groups.members(changed.metadata.namespace, changed.metadata.name)
 
-    def _pod_changed(self, old: PodInfo | None, new: PodInfo | None) -> None:
+    def _pod_changed(self, old: fw.PodInfo | None, new: fw.PodInfo | None) -> None:
         """Keep track of the members that have a node and stay; the order of the others depends on them."""
         pod = new or old
         if pod is None:
@@ -132,37 +100,39 @@ class SafeCoscheduling(
         if group is not None and {before, len(bound)} & {0, group.spec.min_member} and before != len(bound):
             self.groups.reorder(group_key)
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register changes of a group and its members; where the cluster was too small, also what adds capacity."""
         return (
-            HintRegistration(KIND, ActionType.ADD | ActionType.UPDATE | ActionType.DELETE, self._group_changed),
-            HintRegistration(POD, ActionType.ADD | ActionType.UPDATE_POD_LABEL, self._sibling_changed),
-            HintRegistration(POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN, self._capacity_changed),
-            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE, self._capacity_changed),
+            fw.HintRegistration(KIND, ActionType.ADD | ActionType.UPDATE | ActionType.DELETE, self._group_changed),
+            fw.HintRegistration(fw.POD, ActionType.ADD | ActionType.UPDATE_POD_LABEL, self._sibling_changed),
+            fw.HintRegistration(fw.POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN, self._capacity_changed),
+            fw.HintRegistration(fw.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE, self._capacity_changed),
         )
 
     @staticmethod
-    def _group_changed(pod: PodInfo, old: object, new: object) -> Hint:
+    def _group_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
         changed = new or old
         if not isinstance(changed, PodGroup) or changed.metadata.key != group_key_of(pod):
-            return Hint.SKIP
+            return fw.Hint.SKIP
         # The controller keeps writing the status, which does not matter here.
-        return Hint.SKIP if isinstance(old, PodGroup) and new and old.spec == changed.spec else Hint.QUEUE
+        return fw.Hint.SKIP if isinstance(old, PodGroup) and new and old.spec == changed.spec else fw.Hint.QUEUE
 
     @staticmethod
-    def _sibling_changed(pod: PodInfo, old: object, new: object) -> Hint:
-        return Hint.QUEUE if isinstance(new, PodInfo) and group_key_of(new) == group_key_of(pod) else Hint.SKIP
+    def _sibling_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+        return fw.Hint.QUEUE if isinstance(new, fw.PodInfo) and group_key_of(new) == group_key_of(pod) else fw.Hint.SKIP
 
-    def _capacity_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
-        return Hint.QUEUE if group_key_of(pod) in self._short_of_resources else Hint.SKIP
+    def _capacity_changed(self, pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+        return fw.Hint.QUEUE if group_key_of(pod) in self._short_of_resources else fw.Hint.SKIP
 
     # The attempt ----------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Reject a pod whose group does not exist, is not complete, failed recently, or needs more than there is."""
         group_key = group_key_of(pod)
         if not group_key:
-            return None, SUCCESS
+            return None, fw.SUCCESS
         # The members of a gang are decided one after the other on one snapshot, and all get the same answer: what the
         # earlier ones were given counts as free for the later ones.
         state.write(NAME, _CHECKED)
@@ -174,12 +144,12 @@ class SafeCoscheduling(
             self._checked_attempt = attempt
         return None, self._checked_status
 
-    def _check_group(self, group_key: str, pod: PodInfo) -> Status:
+    def _check_group(self, group_key: str, pod: fw.PodInfo) -> fw.Status:
         group = self.groups.of(pod)
         if group is None:
             return _pending(f"pod group {group_key} does not exist")
         if group_key in self._backed_off:
-            return unresolvable(f"podGroup {group_key} failed recently")
+            return fw.unresolvable(f"podGroup {group_key} failed recently")
         needed = group.spec.min_member
         siblings = [sibling for sibling in self.groups.siblings(pod) if not sibling.deleting]
         if len(siblings) < needed:
@@ -187,12 +157,12 @@ class SafeCoscheduling(
         ready = sum(1 for sibling in siblings if not sibling.spec.gates)
         if ready < needed:
             return _pending(f"pod group {group_key}: {ready} of at least {needed} members have no scheduling gates")
-        return SUCCESS
+        return fw.SUCCESS
 
-    def _check_resources(self, group_key: str, pod: PodInfo, view: NodeView) -> Status:
+    def _check_resources(self, group_key: str, pod: fw.PodInfo, view: fw.NodeView) -> fw.Status:
         group = self.groups.of(pod)
         if group is None or group.spec.min_resources is None:
-            return SUCCESS
+            return fw.SUCCESS
         members_with_rows = (
             (sibling, view.row(node))
             for sibling in self.groups.siblings(pod)
@@ -200,39 +170,39 @@ class SafeCoscheduling(
         )
         gap = resource_gap(group, view, [(sibling, row) for sibling, row in members_with_rows if row >= 0])
         if not gap:
-            return SUCCESS
+            return fw.SUCCESS
         self._short_of_resources.add(group_key)
-        return unresolvable(f"pod group {group_key}: {gap}")
+        return fw.unresolvable(f"pod group {group_key}: {gap}")
 
     def post_filter(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
-    ) -> tuple[PostFilterResult | None, Status]:
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, codes: fw.NodeCodes
+    ) -> tuple[fw.PostFilterResult | None, fw.Status]:
         """Do nothing: no sibling waits in Permit that would have to be rejected."""
-        return None, unschedulable()
+        return None, fw.unschedulable()
 
-    def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
+    def permit(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> tuple[fw.Status, float]:
         """Allow: a gang gets here as a whole. Where PreFilter does not run, reject the pod of a group that cannot be
         tried, which is then no gang."""
         group_key = group_key_of(pod)
         checked: str | None = state.read(NAME, str)
         if not group_key or checked:
-            return SUCCESS, 0.0
+            return fw.SUCCESS, 0.0
         return self._check_group(group_key, pod), 0.0
 
-    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+    def reserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> fw.Status:
         """Do nothing."""
-        return SUCCESS
+        return fw.SUCCESS
 
-    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def unreserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> None:
         """Do nothing."""
 
     # Gangs ----------------------------------------------------------------------------------------------------------
 
-    def has_gang(self, pod: PodInfo) -> bool:
+    def has_gang(self, pod: fw.PodInfo) -> bool:
         """Tell whether a pod has the label of a group."""
         return POD_GROUP_LABEL in pod.labels
 
-    def gang_of(self, pod: PodInfo) -> Gang | None:
+    def gang_of(self, pod: fw.PodInfo) -> fw.Gang | None:
         """Return the gang of a pod as it is now; None for a pod that belongs to none that can be tried."""
         group_key, group = group_key_of(pod), self.groups.of(pod)
         if group is None or group_key in self._backed_off:
@@ -251,21 +221,21 @@ class SafeCoscheduling(
         if placed + len(waiting) < group.spec.min_member:
             return None
         timeout = wait_seconds(group, self._wait)
-        return Gang(f"pod group {group_key}", tuple(waiting), group.spec.min_member, placed, timeout)
+        return fw.Gang(f"pod group {group_key}", tuple(waiting), group.spec.min_member, placed, timeout)
 
-    def gang_placed(self, pod: PodInfo) -> None:
+    def gang_placed(self, pod: fw.PodInfo) -> None:
         """Note that enough members hold nodes: until they are bound, one that loses its node is tried first."""
         group_key = group_key_of(pod)
         self._binding_groups.add(group_key)
         self.groups.clear_failed(group_key)
 
-    def gang_settled(self, pod: PodInfo) -> None:
+    def gang_settled(self, pod: fw.PodInfo) -> None:
         """Note that the gang is bound, or gone."""
         group_key = group_key_of(pod)
         self._binding_groups.discard(group_key)
         self.groups.reorder(group_key)
 
-    def gang_failed(self, pod: PodInfo) -> None:
+    def gang_failed(self, pod: fw.PodInfo) -> None:
         """Requeue the group at the end, after the configured backoff."""
         group_key = group_key_of(pod)
         self.groups.mark_failed(group_key, self._clocks.wall())
@@ -274,11 +244,11 @@ class SafeCoscheduling(
             if self._handle is not None:
                 self._handle.call_later(self._backoff, lambda: self._end_backoff(pod))
 
-    def _end_backoff(self, pod: PodInfo) -> None:
+    def _end_backoff(self, pod: fw.PodInfo) -> None:
         self._backed_off.discard(group_key_of(pod))
         if self._handle is not None:
             self._handle.activate(self.groups.siblings(pod))
 
 
-def _pending(reason: str) -> Status:
-    return Status(Code.PENDING, (reason,))
+def _pending(reason: str) -> fw.Status:
+    return fw.Status(fw.Code.PENDING, (reason,))

@@ -5,37 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType, CoschedulingArgs
-from scheduler.framework import (
-    POD,
-    PODS_TO_ACTIVATE,
-    SUCCESS,
-    ClusterEvent,
-    Code,
-    CycleState,
-    EnqueueExtensions,
-    EventOrder,
-    FirstAttemptOrder,
-    HintRegistration,
-    NodeCodes,
-    NodeView,
-    ObjectReader,
-    Objects,
-    PermitPlugin,
-    PluginContext,
-    PodInfo,
-    PodReader,
-    Pods,
-    PostFilterPlugin,
-    PostFilterResult,
-    PreFilterPlugin,
-    PreFilterResult,
-    QueueSortPlugin,
-    ReservePlugin,
-    Status,
-    unresolvable,
-    unschedulable,
-)
 from scheduler.kube.model import PodGroup
 from scheduler.plugins.coscheduling.groups import KIND, ExpiringSet, Groups, group_key_of, resource_gap, wait_seconds
 
@@ -45,23 +16,23 @@ _PERMITTED_SECONDS, _BACKED_OFF_SECONDS = 3.0, 10.0
 
 
 class UpstreamCoscheduling(
-    QueueSortPlugin,
-    PreFilterPlugin,
-    PostFilterPlugin,
-    ReservePlugin,
-    PermitPlugin,
-    EnqueueExtensions,
-    ObjectReader,
-    PodReader,
-    EventOrder,
-    FirstAttemptOrder,
+    fw.QueueSortPlugin,
+    fw.PreFilterPlugin,
+    fw.PostFilterPlugin,
+    fw.ReservePlugin,
+    fw.PermitPlugin,
+    fw.EnqueueExtensions,
+    fw.ObjectReader,
+    fw.PodReader,
+    fw.EventOrder,
+    fw.FirstAttemptOrder,
 ):
     """QueueSort, PreFilter, PostFilter, Permit and Reserve under `compatibility: upstream`."""
 
     name = NAME
     orders_by_first_attempt = True
 
-    def __init__(self, args: CoschedulingArgs, context: PluginContext) -> None:
+    def __init__(self, args: CoschedulingArgs, context: fw.PluginContext) -> None:
         self._handle = context.handle
         self._clocks = context.clocks
         self._wait = float(args.permit_waiting_time_seconds)
@@ -72,28 +43,28 @@ class UpstreamCoscheduling(
         self._assigned: dict[str, set[str]] = {}
         self.groups = Groups(context.handle)
 
-    def use_objects(self, objects: Objects) -> None:
+    def use_objects(self, objects: fw.Objects) -> None:
         """Take the store that holds the PodGroups."""
         self.groups.use_objects(objects)
 
-    def use_pods(self, pods: Pods) -> None:
+    def use_pods(self, pods: fw.Pods) -> None:
         """Take the directory of pods, and listen to which of them get a node."""
         self.groups.use_pods(pods, self._pod_changed)
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register new pods, and PodGroups that are created or change."""
         return (
-            HintRegistration(POD, ActionType.ADD),
-            HintRegistration(KIND, ActionType.ADD | ActionType.UPDATE),
+            fw.HintRegistration(fw.POD, ActionType.ADD),
+            fw.HintRegistration(KIND, ActionType.ADD | ActionType.UPDATE),
         )
 
     # Queue ----------------------------------------------------------------------------------------------------------
 
-    def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[int, float, str]:
+    def sort_key(self, pod: fw.PodInfo, queued_at: float) -> tuple[int, float, str]:
         """Return (priority descending, time of the group or the pod, `namespace/name` of the pod)."""
         return (-pod.priority, self.groups.queued_at(pod, queued_at), pod.key)
 
-    def reordered_by(self, event: ClusterEvent, old: object, new: object) -> Iterable[PodInfo]:
+    def reordered_by(self, event: fw.ClusterEvent, old: object, new: object) -> Iterable[fw.PodInfo]:
         """Return the pods whose group is created or deleted: its creation time orders them."""
         changed = new or old
         if isinstance(changed, PodGroup) and (old is None or new is None):
@@ -102,12 +73,14 @@ class UpstreamCoscheduling(
 
     # The attempt ----------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Reject a pod whose group failed recently, is not complete, or needs more than the cluster has."""
         problem = self._pre_filter_error(pod, view)
-        return None, unresolvable(problem) if problem else SUCCESS
+        return None, fw.unresolvable(problem) if problem else fw.SUCCESS
 
-    def _pre_filter_error(self, pod: PodInfo, view: NodeView) -> str:
+    def _pre_filter_error(self, pod: fw.PodInfo, view: fw.NodeView) -> str:
         group, group_key = self.groups.of(pod), group_key_of(pod)
         if group is None:
             return ""
@@ -129,7 +102,7 @@ class UpstreamCoscheduling(
             self._permitted.add(group_key, self._wait)
         return gap
 
-    def _members_on_nodes(self, pod: PodInfo, view: NodeView) -> Iterable[tuple[PodInfo, int]]:
+    def _members_on_nodes(self, pod: fw.PodInfo, view: fw.NodeView) -> Iterable[tuple[fw.PodInfo, int]]:
         for sibling in self.groups.siblings(pod):
             node = self.groups.node_of(sibling)
             row = view.row(node) if node else -1
@@ -137,53 +110,53 @@ class UpstreamCoscheduling(
                 yield sibling, row
 
     def post_filter(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
-    ) -> tuple[PostFilterResult | None, Status]:
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, codes: fw.NodeCodes
+    ) -> tuple[fw.PostFilterResult | None, fw.Status]:
         """Reject the group's waiting pods, unless enough have a node, or all but a few."""
         group, group_key = self.groups.of(pod), group_key_of(pod)
         if group is None:
-            return None, unschedulable("can not find pod group")
+            return None, fw.unschedulable("can not find pod group")
         needed, assigned = group.spec.min_member, len(self._assigned.get(group_key, ()))
         if assigned >= needed:
-            return None, unschedulable()
+            return None, fw.unschedulable()
         if (needed - assigned) / needed <= self._tolerated_gap:
-            return None, unschedulable()
+            return None, fw.unschedulable()
         self._reject_waiting(group_key, "optimistic rejection in PostFilter")
         if self._backoff and len(self.groups.siblings(pod)) >= needed:
             self._backed_off.add(group_key, self._backoff)
         self._failed(group_key)
-        return None, unschedulable(
+        return None, fw.unschedulable(
             f"PodGroup {group_key} gets rejected due to Pod {pod.name} is unschedulable even after PostFilter"
         )
 
-    def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
+    def permit(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> tuple[fw.Status, float]:
         """Let the pod wait until enough members have a node; then allow all of them."""
         group_key = group_key_of(pod)
         if not group_key:
-            return SUCCESS, 0.0
+            return fw.SUCCESS, 0.0
         group = self.groups.of(pod)
         if group is None:
-            return unschedulable("PodGroup not found"), 0.0
+            return fw.unschedulable("PodGroup not found"), 0.0
         assigned = self._assigned.setdefault(group_key, set())
         assigned.add(pod.name)
         if len(assigned) < group.spec.min_member:
             if len(assigned) == 1:
                 # Only the first member activates its siblings: each doing so would cost much and change nothing.
                 siblings = {sibling.uid: sibling for sibling in self.groups.siblings(pod) if sibling.uid != pod.uid}
-                state.write(PODS_TO_ACTIVATE, siblings)
-            return Status(Code.WAIT), wait_seconds(group, self._wait)
+                state.write(fw.PODS_TO_ACTIVATE, siblings)
+            return fw.Status(fw.Code.WAIT), wait_seconds(group, self._wait)
         self.groups.clear_failed(group_key)
         if self._handle is not None:
             for waiting in self._handle.waiting_pods():
                 if group_key_of(waiting) == group_key:
                     self._handle.allow_waiting(waiting, NAME)
-        return SUCCESS, 0.0
+        return fw.SUCCESS, 0.0
 
-    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+    def reserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> fw.Status:
         """Do nothing."""
-        return SUCCESS
+        return fw.SUCCESS
 
-    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def unreserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> None:
         """Release the node, and reject all waiting pods of the group."""
         group_key = group_key_of(pod)
         if self.groups.of(pod) is None:
@@ -205,7 +178,7 @@ class UpstreamCoscheduling(
             if group_key_of(waiting) == group_key:
                 self._handle.reject_waiting(waiting, NAME, message)
 
-    def _pod_changed(self, old: PodInfo | None, new: PodInfo | None) -> None:
+    def _pod_changed(self, old: fw.PodInfo | None, new: fw.PodInfo | None) -> None:
         """Count as upstream does: pods that are added with a node or deleted, but not those that are bound later."""
         if old is None and new is not None and new.node_name:
             self._assigned.setdefault(group_key_of(new), set()).add(new.name)

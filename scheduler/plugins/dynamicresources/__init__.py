@@ -12,46 +12,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType, DynamicResourcesArgs, KubernetesVersion
-from scheduler.framework import (
-    NODE,
-    POD,
-    SKIP,
-    SUCCESS,
-    Concern,
-    CycleState,
-    DependsOn,
-    EnqueueExtensions,
-    FilterPlugin,
-    Handle,
-    Hint,
-    HintRegistration,
-    IntArray,
-    Locality,
-    LocalPlugin,
-    NodeCodes,
-    NodeView,
-    ObjectReader,
-    Objects,
-    PluginContext,
-    PodInfo,
-    PostFilterPlugin,
-    PostFilterResult,
-    PreBindPlugin,
-    PreBindPreFlight,
-    PreEnqueuePlugin,
-    PreFilterPlugin,
-    PreFilterResult,
-    ReservePlugin,
-    RowArray,
-    ScoreNormalizer,
-    ScorePlugin,
-    Status,
-    Verdicts,
-    failure,
-    unresolvable,
-    unschedulable,
-)
 from scheduler.helpers import ExtendedResources, asks_for_devices, default_normalize
 from scheduler.kube.model import ClaimAllocation, DeviceTaintRule, ResourceClaim
 from scheduler.kube.primitives import format_time
@@ -95,30 +57,32 @@ _ADD_OR_UPDATE = ActionType.ADD | ActionType.UPDATE
 class Hints:
     """The hints, which look at the pod's claims in the store."""
 
-    def __init__(self, objects: Callable[[], Objects | None], kubernetes: KubernetesVersion) -> None:
+    def __init__(self, objects: Callable[[], fw.Objects | None], kubernetes: KubernetesVersion) -> None:
         self._objects = objects
         self._kubernetes = kubernetes
 
-    def registrations(self) -> Sequence[HintRegistration]:
+    def registrations(self) -> Sequence[fw.HintRegistration]:
         """Return the events of interest."""
         kubernetes, claim_actions = self._kubernetes, _ADD_OR_UPDATE
         if kubernetes.backs_extended_resources or kubernetes.wakes_at_lost_claims:
             claim_actions |= ActionType.DELETE
-        concern = Concern(_awaited, _named, self._helps_all)
-        rules = HintRegistration(RULE, _ADD_OR_UPDATE | ActionType.DELETE, self._rule_changed)
+        concern = fw.Concern(_awaited, _named, self._helps_all)
+        rules = fw.HintRegistration(RULE, _ADD_OR_UPDATE | ActionType.DELETE, self._rule_changed)
         return (
-            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_ALLOCATABLE),
-            HintRegistration(CLAIM, claim_actions, self._claim_changed, concern),
-            HintRegistration(POD, ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._pod_changed, concern),
-            HintRegistration(CLASS, _ADD_OR_UPDATE),
-            HintRegistration(SLICE, _ADD_OR_UPDATE),
+            fw.HintRegistration(
+                fw.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL | ActionType.UPDATE_NODE_ALLOCATABLE
+            ),
+            fw.HintRegistration(CLAIM, claim_actions, self._claim_changed, concern),
+            fw.HintRegistration(fw.POD, ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._pod_changed, concern),
+            fw.HintRegistration(CLASS, _ADD_OR_UPDATE),
+            fw.HintRegistration(SLICE, _ADD_OR_UPDATE),
             *((rules,) if kubernetes.follows_taint_rules else ()),
         )
 
     @staticmethod
-    def _rule_changed(pod: PodInfo, old: object, new: object) -> Hint:
+    def _rule_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
         is_same = isinstance(old, DeviceTaintRule) and isinstance(new, DeviceTaintRule) and old.spec == new.spec
-        return Hint.SKIP if is_same else Hint.QUEUE
+        return fw.Hint.SKIP if is_same else fw.Hint.QUEUE
 
     def _helps_all(self, old: object, new: object) -> bool:
         """Tell whether a claim has lost its devices."""
@@ -128,14 +92,14 @@ class Hints:
             return self._kubernetes.wakes_at_lost_claims
         return isinstance(new, ResourceClaim) and new.status.allocation is None
 
-    def _claim_deleted(self, pod: PodInfo, claim: ResourceClaim) -> Hint:
+    def _claim_deleted(self, pod: fw.PodInfo, claim: ResourceClaim) -> fw.Hint:
         if special_owner(claim) == pod.uid:
             # The pod waits for that: the claim was of an attempt that failed.
-            return Hint.QUEUE
+            return fw.Hint.QUEUE
         lost = self._kubernetes.wakes_at_lost_claims and claim.status.allocation is not None
-        return Hint.QUEUE if lost and self._claims_of(pod) is not None else Hint.SKIP
+        return fw.Hint.QUEUE if lost and self._claims_of(pod) is not None else fw.Hint.SKIP
 
-    def _claims_of(self, pod: PodInfo) -> list[ResourceClaim] | None:
+    def _claims_of(self, pod: fw.PodInfo) -> list[ResourceClaim] | None:
         objects = self._objects()
         if objects is None:
             return []
@@ -144,31 +108,31 @@ class Hints:
         except ClaimProblem:
             return None
 
-    def _claim_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
+    def _claim_changed(self, pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
         if new is None and isinstance(old, ResourceClaim):
             return self._claim_deleted(pod, old)
         if not isinstance(new, ResourceClaim):
-            return Hint.QUEUE
+            return fw.Hint.QUEUE
         before = old if isinstance(old, ResourceClaim) else None
         claims = self._claims_of(pod)
         if claims is None:
-            return Hint.SKIP
+            return fw.Hint.SKIP
         if self._helps_all(old, new):
             # Somebody's devices are free again.
-            return Hint.QUEUE
+            return fw.Hint.QUEUE
         if all(claim.metadata.uid != new.metadata.uid for claim in claims):
-            return Hint.SKIP
-        return Hint.SKIP if before is not None and before.status == new.status else Hint.QUEUE
+            return fw.Hint.SKIP
+        return fw.Hint.SKIP if before is not None and before.status == new.status else fw.Hint.QUEUE
 
-    def _pod_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
-        if not isinstance(new, PodInfo):
-            return Hint.QUEUE
+    def _pod_changed(self, pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+        if not isinstance(new, fw.PodInfo):
+            return fw.Hint.QUEUE
         if pod.uid != new.uid:
-            return Hint.SKIP
-        return Hint.SKIP if self._claims_of(new) is None else Hint.QUEUE
+            return fw.Hint.SKIP
+        return fw.Hint.SKIP if self._claims_of(new) is None else fw.Hint.QUEUE
 
 
-def _awaited(pod: PodInfo) -> Collection[str]:
+def _awaited(pod: fw.PodInfo) -> Collection[str]:
     """Return the claims that a pod names or has from templates, and the pod itself."""
     generated = [name for entry in pod.claim_names if (name := entry.partition("=")[2])]
     named = [wanted.resource_claim_name for wanted in pod.spec.claims if wanted.resource_claim_name is not None]
@@ -178,7 +142,7 @@ def _awaited(pod: PodInfo) -> Collection[str]:
 def _named(old: object, new: object) -> Collection[str]:
     """Return the claim that changed, and the pod whose extended resources it is for; or the pod that changed."""
     changed = old if new is None else new
-    if isinstance(changed, PodInfo):
+    if isinstance(changed, fw.PodInfo):
         return (_pod(changed.uid),)
     if not isinstance(changed, ResourceClaim):
         return ()
@@ -205,36 +169,36 @@ class _PreFilterRan:
 
 
 class DynamicResources(
-    PreEnqueuePlugin,
-    PreFilterPlugin,
-    FilterPlugin,
-    PostFilterPlugin,
-    ScorePlugin,
-    ScoreNormalizer,
-    ReservePlugin,
-    PreBindPlugin,
-    PreBindPreFlight,
-    EnqueueExtensions,
-    LocalPlugin,
-    ObjectReader,
+    fw.PreEnqueuePlugin,
+    fw.PreFilterPlugin,
+    fw.FilterPlugin,
+    fw.PostFilterPlugin,
+    fw.ScorePlugin,
+    fw.ScoreNormalizer,
+    fw.ReservePlugin,
+    fw.PreBindPlugin,
+    fw.PreBindPreFlight,
+    fw.EnqueueExtensions,
+    fw.LocalPlugin,
+    fw.ObjectReader,
 ):
     """Filter over devices; reserves devices and writes the allocations before the pod is bound."""
 
     name = "DynamicResources"
 
-    def __init__(self, args: DynamicResourcesArgs, context: PluginContext) -> None:
+    def __init__(self, args: DynamicResourcesArgs, context: fw.PluginContext) -> None:
         self._handle = context.handle
         self._kubernetes = context.kubernetes
         says_more = context.kubernetes.reports_claims_in_preemption
-        self._nothing_freed = unschedulable(*((NO_CLAIMS,) if says_more else ()))
-        self._none_to_free = unschedulable(*(("still not schedulable",) if says_more else ()))
-        self._objects: Objects | None = None
+        self._nothing_freed = fw.unschedulable(*((NO_CLAIMS,) if says_more else ()))
+        self._none_to_free = fw.unschedulable(*(("still not schedulable",) if says_more else ()))
+        self._objects: fw.Objects | None = None
         self._decides = False
         self._stamps = context.kubernetes.waits_for_devices
         self._binding_timeout = args.binding_timeout or DEFAULT_TIMEOUT
         self._hints = Hints(lambda: self._objects, context.kubernetes)
 
-    def use_objects(self, objects: Objects) -> None:
+    def use_objects(self, objects: fw.Objects) -> None:
         """Take the store; the accounts of devices begin now, so that they miss nothing."""
         self._objects = objects
         ledger = objects.derived(Ledger)
@@ -268,36 +232,38 @@ class DynamicResources(
             note = f"device {name} is allocated to another claim, too: does another scheduler use the pool?"
             self._handle.event(consumer, "Warning", "DeviceAllocatedTwice", "Scheduling", note)
 
-    def pre_enqueue(self, pod: PodInfo) -> Status:
+    def pre_enqueue(self, pod: fw.PodInfo) -> fw.Status:
         """Keep a pod out of the queue until all of its claims exist."""
         if not pod.spec.claims or self._objects is None:
-            return SUCCESS
+            return fw.SUCCESS
         try:
             pod_claims(pod, self._objects)
         except ClaimProblem as problem:
-            return unresolvable(str(problem))
-        return SUCCESS
+            return fw.unresolvable(str(problem))
+        return fw.SUCCESS
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Skip pods without claims; reject those whose claims cannot be allocated as they are."""
         state.write(self.name, _PreFilterRan())
         self._decides = True
         if not pod.spec.claims and not self._may_be_devices(pod):
-            return None, SKIP
+            return None, fw.SKIP
         try:
             attempt = begin(pod, view, self._binding_timeout, self._kubernetes)
         except (ClaimProblem, Rejected) as problem:
-            return None, unresolvable(str(problem))
+            return None, fw.unresolvable(str(problem))
         except ValueError as error:
-            return None, failure(str(error))
+            return None, fw.failure(str(error))
         if not attempt.claims and attempt.extended is None:
-            return None, SKIP
+            return None, fw.SKIP
         allocated = len(attempt.selectors) + len(attempt.spoiled)
         state.work.charge(len(pod.spec.claims) + allocated * len(view.rows), "claims of the pod x nodes")
         state.write(self.name, attempt)
-        return None, SUCCESS
+        return None, fw.SUCCESS
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject nodes where a claim's devices cannot be used, or where there are none for it."""
         attempt = state.read(self.name, Attempt)
         if attempt is None:
@@ -306,49 +272,51 @@ class DynamicResources(
         attempt.charge(state.work)
         return verdicts
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Pods without claims and extended resources that may be devices pass."""
         if pod.spec.claims:
-            return Locality()
+            return fw.Locality()
         if not self._may_be_devices(pod):
-            return Locality(filters=DependsOn.NOTHING, scores=DependsOn.NOTHING)
-        depends = DependsOn.NOTHING if extended_of(pod, view.objects) is None else DependsOn.ANYTHING
-        return Locality(filters=depends, scores=depends, version=_class_generation)
+            return fw.Locality(filters=fw.DependsOn.NOTHING, scores=fw.DependsOn.NOTHING)
+        depends = fw.DependsOn.NOTHING if extended_of(pod, view.objects) is None else fw.DependsOn.ANYTHING
+        return fw.Locality(filters=depends, scores=depends, version=_class_generation)
 
-    def _may_be_devices(self, pod: PodInfo) -> bool:
+    def _may_be_devices(self, pod: fw.PodInfo) -> bool:
         return self._kubernetes.backs_extended_resources and asks_for_devices(pod.spec.requests)
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray | None:
         """Rate nodes by the alternatives of requests that they give: the earlier the better. From 1.35 on."""
         attempt = state.read(self.name, Attempt)
         return None if attempt is None else attempt.ratings(view, rows)
 
-    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+    def normalize(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray, scores: fw.IntArray
+    ) -> fw.IntArray:
         """Return scores relative to the best node."""
         return default_normalize(scores)
 
     def post_filter(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
-    ) -> tuple[PostFilterResult | None, Status]:
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, codes: fw.NodeCodes
+    ) -> tuple[fw.PostFilterResult | None, fw.Status]:
         """Free a claim whose devices keep the pod off every node, if nobody else uses it."""
         attempt = state.read(self.name, Attempt)
         if attempt is None:
             if state.read(self.name, _PreFilterRan) is None:
                 # PreFilter ended before this plugin.
-                return None, failure("not found")
+                return None, fw.failure("not found")
             return None, self._nothing_freed
         if attempt.extended is not None and attempt.extended.stale is not None and self._handle is not None:
             stale = attempt.extended.stale
             self._handle.spawn(delete_claim(self._handle, stale, FINALIZER), f"deletion of {stale.metadata.key}")
-            return None, unschedulable("deletion of ResourceClaim completed")
+            return None, fw.unschedulable("deletion of ResourceClaim completed")
         candidates = [claim for claim in attempt.unavailable_claims() if _is_only_user(pod, claim)]
         if not candidates or self._handle is None:
             return None, self._none_to_free
         claim = candidates[int(state.rng.random() * len(candidates))]
         self._handle.spawn(self._deallocate(view.objects, claim), f"deallocation of {claim.metadata.key}")
-        return None, unschedulable("deallocation of ResourceClaim completed")
+        return None, fw.unschedulable("deallocation of ResourceClaim completed")
 
-    async def _deallocate(self, objects: Objects, claim: ResourceClaim) -> None:
+    async def _deallocate(self, objects: fw.Objects, claim: ResourceClaim) -> None:
         assert self._handle is not None
         status = await deallocate(self._handle, objects, claim)
         if not status.is_success:
@@ -356,18 +324,18 @@ class DynamicResources(
                 "warning", self.name, "a claim was not deallocated", claim=claim.metadata.key, error=status.message
             )
 
-    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+    def reserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> fw.Status:
         """Choose the devices on the node, and take them, so that the next pod does not count on them."""
         attempt = state.read(self.name, Attempt)
         if attempt is None:
-            return SUCCESS
+            return fw.SUCCESS
         status = attempt.reserve(node)
         if self._handle is None and status.is_success:
             # A simulation: nobody will write it.
             attempt.show_as_written()
         return status
 
-    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def unreserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> None:
         """Give the devices back that were not written; take back the reservations that were.
 
         An allocation that was written stays: the next attempt uses it, or PostFilter clears it.
@@ -393,17 +361,17 @@ class DynamicResources(
                 work = give_up_reservation(self._handle, objects, pod, latest)
                 self._handle.spawn(work, f"reservation of {meta.key}")
 
-    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node: str) -> bool:
+    def pre_bind_pre_flight(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> bool:
         """Tell whether the pod has claims."""
         return state.read(self.name, Attempt) is not None
 
-    async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+    async def pre_bind(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> fw.Status:
         """Write finalizers, allocations and reservations; wait until the devices are ready."""
         attempt = state.read(self.name, Attempt)
         if attempt is None:
-            return SUCCESS
+            return fw.SUCCESS
         if self._handle is None:
-            return failure("devices cannot be allocated here: there is no API server")
+            return fw.failure("devices cannot be allocated here: there is no API server")
         try:
             for claim in attempt.claims:
                 if not is_reserved_for(pod, claim):
@@ -413,11 +381,11 @@ class DynamicResources(
                 await self._create_special(self._handle, attempt)
                 claims = [*claims, attempt.special.claim]
         except BindingFailed as error:
-            return failure(str(error))
+            return fw.failure(str(error))
         objects = attempt.view.objects
         return await wait_until_ready(self._handle, objects, pod, node, claims, self._binding_timeout)
 
-    async def _write(self, handle: Handle, attempt: Attempt, claim: ResourceClaim) -> None:
+    async def _write(self, handle: fw.Handle, attempt: Attempt, claim: ResourceClaim) -> None:
         """Write a claim's allocation, if it gets one, and reserve it.
 
         Raises:
@@ -439,7 +407,7 @@ class DynamicResources(
         finally:
             attempt.ledger.release(claim)
 
-    async def _create_special(self, handle: Handle, attempt: Attempt) -> None:
+    async def _create_special(self, handle: fw.Handle, attempt: Attempt) -> None:
         """Create and write the claim for extended resources; have the pod's status name it.
 
         Raises:
@@ -462,7 +430,7 @@ class DynamicResources(
             text = status.message
             raise BindingFailed(f"update pod {attempt.pod.key} ExtendedResourceClaimStatus: {text}")
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register everything that may give a claim devices."""
         return self._hints.registrations()
 
@@ -474,9 +442,9 @@ def _require_own(ledger: Ledger, allocation: ClaimAllocation) -> None:
         raise BindingFailed(f"device {'/'.join(device)} got allocated to another claim in the meantime")
 
 
-def _class_generation(view: NodeView) -> int:
+def _class_generation(view: fw.NodeView) -> int:
     return view.objects.derived(ExtendedResources).generation
 
 
-def _is_only_user(pod: PodInfo, claim: ResourceClaim) -> bool:
+def _is_only_user(pod: fw.PodInfo, claim: ResourceClaim) -> bool:
     return all(consumer.uid == pod.uid for consumer in claim.status.reserved_for)

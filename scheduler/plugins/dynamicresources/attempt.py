@@ -8,22 +8,8 @@ import msgspec
 import numpy as np
 from msgspec import Struct, field
 
+from scheduler import framework as fw
 from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion
-from scheduler.framework import (
-    MAX_REASONS,
-    SUCCESS,
-    Code,
-    IntArray,
-    NodeView,
-    Objects,
-    PodInfo,
-    RowArray,
-    Status,
-    Verdicts,
-    Work,
-    failure,
-    unresolvable,
-)
 from scheduler.kube.model import ClaimAllocation, DeviceClass, ResourceClaim
 from scheduler.kube.primitives import CompiledNodeSelector
 from scheduler.plugins.dynamicresources.allocator import Allocator
@@ -63,8 +49,8 @@ class Attempt(Struct, eq=False):
         special: the claim for those that are devices on the reserved node.
     """
 
-    pod: PodInfo
-    view: NodeView
+    pod: fw.PodInfo
+    view: fw.NodeView
     ledger: Ledger
     claims: list[ResourceClaim]
     selectors: dict[str, CompiledNodeSelector] = field(default_factory=dict)
@@ -78,11 +64,11 @@ class Attempt(Struct, eq=False):
     _searched: dict[frozenset[str], SearchColumn] = field(default_factory=dict)
     _budget: Budget = field(default_factory=Budget)
 
-    def charge(self, work: Work) -> None:
+    def charge(self, work: fw.Work) -> None:
         """Account for the steps since the last call."""
         self._budget.charge(work)
 
-    def verdicts(self, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def verdicts(self, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Return Filter's answers.
 
         Raises:
@@ -99,7 +85,7 @@ class Attempt(Struct, eq=False):
                     rejections[row] = NOT_AVAILABLE
         return _verdicts(rows, rejections)
 
-    def _shortages(self, view: NodeView, rows: RowArray) -> dict[int, str]:
+    def _shortages(self, view: fw.NodeView, rows: fw.RowArray) -> dict[int, str]:
         """Return why nodes cannot serve the claims without devices, the one for extended resources included."""
         if self.extended is None:
             return self._shortage(view, rows, _NO_RESOURCES) if self.wanted else {}
@@ -119,7 +105,7 @@ class Attempt(Struct, eq=False):
         assert self.extended is not None
         return [*self.wanted, self.extended.claim_for(resources).claim]
 
-    def _shortage(self, view: NodeView, rows: RowArray, resources: frozenset[str]) -> dict[int, str]:
+    def _shortage(self, view: fw.NodeView, rows: fw.RowArray, resources: frozenset[str]) -> dict[int, str]:
         wanted = self._claims_with(resources)
         columns = self.view.objects.derived(_columns)
         exact = plain_request(wanted)
@@ -154,7 +140,7 @@ class Attempt(Struct, eq=False):
             return outcome
         return sum(rating(claim, allocation) for claim, allocation in zip(wanted, outcome, strict=True))
 
-    def ratings(self, view: NodeView, rows: RowArray) -> IntArray | None:
+    def ratings(self, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray | None:
         """Return how early the alternatives are that nodes give; None where no claim has a choice."""
         known = sum(rating(claim, claim.status.allocation) for claim in self.claims if claim.status.allocation)
         if not self._searched:
@@ -172,16 +158,16 @@ class Attempt(Struct, eq=False):
         """Return the claims whose devices could not be used from some node."""
         return [claim for claim in self.claims if claim.metadata.uid in self._unavailable]
 
-    def reserve(self, node: str) -> Status:
+    def reserve(self, node: str) -> fw.Status:
         """Choose devices on a node, and take them.
 
         Filter asked the same question, but other members of a gang may have taken devices since.
         """
         if not self.wanted and self.extended is None:
-            return SUCCESS
+            return fw.SUCCESS
         row = self.view.row(node)
         if row < 0:
-            return failure("claim allocation not found for node")
+            return fw.failure("claim allocation not found for node")
         wanted = self.wanted
         if self.extended is not None:
             resources = self.extended.resources_on(self.view, row)
@@ -189,24 +175,24 @@ class Attempt(Struct, eq=False):
             if self.special is not None:
                 wanted = [*wanted, self.special.claim]
             elif not wanted:
-                return SUCCESS
+                return fw.SUCCESS
         # An attempt that got this far is not to fail for the work that other nodes were.
         self._budget = Budget()
         try:
             outcome = self._allocate(_place(self.view, row), wanted)
         except AllocationError as error:
-            return failure(str(error))
+            return fw.failure(str(error))
         except OutOfBudget:
-            return unresolvable(TIMED_OUT)
+            return fw.unresolvable(TIMED_OUT)
         if isinstance(outcome, str):
-            return unresolvable(outcome)
+            return fw.unresolvable(outcome)
         for claim in wanted:
             if self.ledger.in_flight(claim):
-                return unresolvable(_in_process(claim))
+                return fw.unresolvable(_in_process(claim))
         for claim, allocation in zip(wanted, outcome, strict=True):
             self.ledger.take(claim, allocation)
             self.reserved[claim.metadata.uid] = allocation
-        return SUCCESS
+        return fw.SUCCESS
 
     def show_as_written(self) -> None:
         """Have others see the claims as they would be after PreBind."""
@@ -240,24 +226,26 @@ class Attempt(Struct, eq=False):
         self.reserved.clear()
 
 
-def _columns(objects: Objects) -> Columns:
+def _columns(objects: fw.Objects) -> Columns:
     return Columns(objects.derived(Ledger))
 
 
-def _verdicts(rows: RowArray, rejections: Mapping[int, str]) -> Verdicts | None:
+def _verdicts(rows: fw.RowArray, rejections: Mapping[int, str]) -> fw.Verdicts | None:
     if not rejections:
         return None
     bits = np.zeros(len(rows), dtype=np.int64)
-    numbers = {reason: min(number, MAX_REASONS - 1) for number, reason in enumerate(dict.fromkeys(rejections.values()))}
+    numbers = {
+        reason: min(number, fw.MAX_REASONS - 1) for number, reason in enumerate(dict.fromkeys(rejections.values()))
+    }
     for index, row in enumerate(rows.tolist()):
         reason = rejections.get(row)
         if reason is not None:
             bits[index] = 1 << numbers[reason]
-    codes = np.where(bits != 0, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, 0).astype(np.int8)
-    return Verdicts(codes, bits, tuple(numbers)[:MAX_REASONS])
+    codes = np.where(bits != 0, fw.Code.UNSCHEDULABLE_AND_UNRESOLVABLE, 0).astype(np.int8)
+    return fw.Verdicts(codes, bits, tuple(numbers)[: fw.MAX_REASONS])
 
 
-def begin(pod: PodInfo, view: NodeView, binding_timeout: float, kubernetes: KubernetesVersion) -> Attempt:
+def begin(pod: fw.PodInfo, view: fw.NodeView, binding_timeout: float, kubernetes: KubernetesVersion) -> Attempt:
     """Return what PreFilter finds out. Devices have `binding_timeout` seconds to become ready.
 
     Raises:
@@ -284,7 +272,7 @@ def begin(pod: PodInfo, view: NodeView, binding_timeout: float, kubernetes: Kube
     return attempt
 
 
-def _require_allocatable(claim: ResourceClaim, ledger: Ledger, view: NodeView) -> None:
+def _require_allocatable(claim: ResourceClaim, ledger: Ledger, view: fw.NodeView) -> None:
     if ledger.in_flight(claim):
         raise Rejected(_in_process(claim))
     for request in claim.spec.devices.requests:
@@ -306,5 +294,5 @@ def _in_process(claim: ResourceClaim) -> str:
     return f"resource claim {claim.metadata.key} is in the process of being allocated"
 
 
-def _place(view: NodeView, row: int) -> PlaceOf:
+def _place(view: fw.NodeView, row: int) -> PlaceOf:
     return PlaceOf(view.name(row), view.info(row).labels)

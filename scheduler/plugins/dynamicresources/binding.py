@@ -13,16 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from scheduler.framework import (
-    SUCCESS,
-    Handle,
-    MonotonicSeconds,
-    Objects,
-    PodInfo,
-    Status,
-    UnknownOutcome,
-    failure,
-)
+from scheduler import framework as fw
 from scheduler.kube.model import ClaimAllocation, ClaimDeviceStatus, DeviceResult, ResourceClaim
 from scheduler.kube.primitives import epoch_seconds
 from scheduler.plugins.dynamicresources.results import CLAIM, is_reserved_for, with_user
@@ -109,15 +100,15 @@ def will_not_be_ready(claim: ResourceClaim, now: float, timeout: float) -> bool:
 
 
 async def wait_until_ready(
-    handle: Handle, objects: Objects, pod: PodInfo, node: str, claims: Sequence[ResourceClaim], timeout: float
-) -> Status:
+    handle: fw.Handle, objects: fw.Objects, pod: fw.PodInfo, node: str, claims: Sequence[ResourceClaim], timeout: float
+) -> fw.Status:
     """Wait until the devices of a pod's claims are ready; an error where one will not be, or `timeout` is over.
 
     How the wait ended is counted per device, and how long it was.
     """
     latest = [_latest(objects, claim) for claim in claims]
     if not any(claim is not None and has_conditions(claim) for claim in latest):
-        return SUCCESS
+        return fw.SUCCESS
     began = handle.monotonic()
     outcome = "error"
     try:
@@ -125,15 +116,15 @@ async def wait_until_ready(
         outcome = "success"
     except BindingConditionFailed as error:
         outcome = error.outcome
-        return failure(str(error))
+        return fw.failure(str(error))
     finally:
         latest = [_latest(objects, claim) for claim in claims]
         _measure(handle, pod, latest, outcome, handle.monotonic() - began)
-    return SUCCESS
+    return fw.SUCCESS
 
 
 async def _wait(
-    handle: Handle, objects: Objects, pod: PodInfo, node: str, claims: Sequence[ResourceClaim], timeout: float
+    handle: fw.Handle, objects: fw.Objects, pod: fw.PodInfo, node: str, claims: Sequence[ResourceClaim], timeout: float
 ) -> None:
     note = f"waiting for binding conditions for device on node {node}"
     handle.event(pod, "Normal", "BindingConditionsPending", "Scheduling", note)
@@ -148,7 +139,7 @@ async def _wait(
 
 
 def _measure(
-    handle: Handle, pod: PodInfo, claims: Iterable[ResourceClaim | None], outcome: str, seconds: float
+    handle: fw.Handle, pod: fw.PodInfo, claims: Iterable[ResourceClaim | None], outcome: str, seconds: float
 ) -> None:
     for claim in claims:
         if claim is None or claim.status.allocation is None:
@@ -175,7 +166,7 @@ def _all_ready(
     return True
 
 
-def _latest(objects: Objects, claim: ResourceClaim) -> ResourceClaim | None:
+def _latest(objects: fw.Objects, claim: ResourceClaim) -> ResourceClaim | None:
     current: ResourceClaim | None = objects.latest(CLAIM, claim.metadata.namespace, claim.metadata.name)
     return current if current is not None and current.metadata.uid == claim.metadata.uid else None
 
@@ -195,7 +186,7 @@ class BindingFailed(Exception):
 
 
 async def bind_claim(
-    handle: Handle, pod: PodInfo, claim: ResourceClaim, allocation: ClaimAllocation | None
+    handle: fw.Handle, pod: fw.PodInfo, claim: ResourceClaim, allocation: ClaimAllocation | None
 ) -> ResourceClaim:
     """Write a claim's allocation, if it gets one, and reserve it for a pod; return the claim as it is then.
 
@@ -209,13 +200,13 @@ async def bind_claim(
         BindingFailed: it cannot be had; the text is upstream's.
     """
     latest: ResourceClaim = claim
-    lands_until: MonotonicSeconds | None = None
+    lands_until: fw.MonotonicSeconds | None = None
     for attempt in range(1, _TRIES + 1):
         _require_usable(latest, allocation)
         status, latest = await _write(handle, pod, latest, allocation)
         if status.is_success:
             return latest
-        if allocation is not None and isinstance(status, UnknownOutcome):
+        if allocation is not None and isinstance(status, fw.UnknownOutcome):
             lands_until = handle.monotonic() + LANDING_SECONDS
         current = await _read_again(handle, latest, patiently=lands_until is not None)
         if _is_written(pod, current, allocation):
@@ -236,24 +227,24 @@ async def bind_claim(
 
 
 async def _write(
-    handle: Handle, pod: PodInfo, claim: ResourceClaim, allocation: ClaimAllocation | None
-) -> tuple[Status, ResourceClaim]:
+    handle: fw.Handle, pod: fw.PodInfo, claim: ResourceClaim, allocation: ClaimAllocation | None
+) -> tuple[fw.Status, ResourceClaim]:
     """Write a claim's finalizer and status; return the claim then, or what failed and the claim before."""
     name = claim.metadata.key
     if allocation is not None and FINALIZER not in claim.metadata.finalizers:
         patch: dict[str, Any] = {"metadata": {"finalizers": [*claim.metadata.finalizers, FINALIZER]}}
         status, answer = await handle.patch_object(CLAIM, claim, patch)
         if not status.is_success:
-            return failure(f"add finalizer to claim {name}: {status.message}"), claim
+            return fw.failure(f"add finalizer to claim {name}: {status.message}"), claim
         claim = answer
     status, answer = await handle.patch_object(CLAIM, claim, _status_patch(pod, claim, allocation), "status")
     if status.is_success:
-        return SUCCESS, answer
+        return fw.SUCCESS, answer
     action = "add allocation and reservation to" if allocation is not None else "add reservation to"
     return replace(status, error=f"{action} claim {name}: {status.message}"), claim
 
 
-def _is_written(pod: PodInfo, claim: ResourceClaim, allocation: ClaimAllocation | None) -> bool:
+def _is_written(pod: fw.PodInfo, claim: ResourceClaim, allocation: ClaimAllocation | None) -> bool:
     """Tell whether a claim is as it was to be: the answer was lost, and the write was not."""
     written = claim.status.allocation
     if allocation is None or written is None or not is_reserved_for(pod, claim):
@@ -261,7 +252,7 @@ def _is_written(pod: PodInfo, claim: ResourceClaim, allocation: ClaimAllocation 
     return (written.devices, written.node_selector) == (allocation.devices, allocation.node_selector)
 
 
-async def _read_again(handle: Handle, claim: ResourceClaim, *, patiently: bool) -> ResourceClaim:
+async def _read_again(handle: fw.Handle, claim: ResourceClaim, *, patiently: bool) -> ResourceClaim:
     """Return a claim as it is now.
 
     `patiently`: an allocation may have been written. Until it is known, its devices are in use: it is read until an
@@ -294,14 +285,14 @@ def _require_usable(claim: ResourceClaim, allocation: ClaimAllocation | None) ->
         raise BindingFailed(f"claim {name} got deallocated elsewhere in the meantime")
 
 
-def _status_patch(pod: PodInfo, claim: ResourceClaim, allocation: ClaimAllocation | None) -> dict[str, Any]:
+def _status_patch(pod: fw.PodInfo, claim: ResourceClaim, allocation: ClaimAllocation | None) -> dict[str, Any]:
     status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(with_user(claim.status, pod).reserved_for)}
     if allocation is not None:
         status["allocation"] = msgspec.to_builtins(allocation)
     return {"status": status}
 
 
-async def give_up_reservation(handle: Handle, objects: Objects, pod: PodInfo, claim: ResourceClaim) -> None:
+async def give_up_reservation(handle: fw.Handle, objects: fw.Objects, pod: fw.PodInfo, claim: ResourceClaim) -> None:
     """Take a pod out of those that a claim is reserved for; the allocation stays. Failures are logged: the
     resourceclaim controller does the same once the pod is gone."""
     latest: ResourceClaim | None = claim
@@ -323,17 +314,17 @@ async def give_up_reservation(handle: Handle, objects: Objects, pod: PodInfo, cl
         latest = current
 
 
-async def deallocate(handle: Handle, objects: Objects, claim: ResourceClaim) -> Status:
+async def deallocate(handle: fw.Handle, objects: fw.Objects, claim: ResourceClaim) -> fw.Status:
     """Clear a claim's allocation and reservations, so that it can be allocated for another node."""
     patch = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
     status, answer = await handle.patch_object(CLAIM, claim, patch, "status")
     if not status.is_success:
-        return failure(status.message)
+        return fw.failure(status.message)
     show(objects, answer)
-    return SUCCESS
+    return fw.SUCCESS
 
 
-async def show_once_known(handle: Handle, objects: Objects, claim: ResourceClaim) -> None:
+async def show_once_known(handle: fw.Handle, objects: fw.Objects, claim: ResourceClaim) -> None:
     """Have others see what was just written into a claim that was just created, once the watch has brought the claim.
 
     Until then its devices are in use only because the caller says so. The wait is two minutes at most, as upstream's.
@@ -346,7 +337,7 @@ async def show_once_known(handle: Handle, objects: Objects, claim: ResourceClaim
     show(objects, claim)
 
 
-def show(objects: Objects, claim: ResourceClaim) -> None:
+def show(objects: fw.Objects, claim: ResourceClaim) -> None:
     """Have others see what was just written, before the watch brings it."""
     try:
         objects.assume(CLAIM, claim)

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from scheduler.framework import SUCCESS, Handle, NodeView, Objects, PodInfo, RowArray, Status, failure, gather
+from scheduler import framework as fw
 from scheduler.helpers import ExtendedResources, may_be_devices
 from scheduler.kube.model import (
     ClaimMeta,
@@ -59,7 +59,7 @@ class Group(NamedTuple):
     """Rows of nodes on which the same of the pod's resources have to be devices."""
 
     resources: frozenset[str]
-    rows: RowArray
+    rows: fw.RowArray
 
 
 class Extended(Struct, eq=False):
@@ -72,12 +72,12 @@ class Extended(Struct, eq=False):
         stale: a claim that an earlier attempt made; it has to go before the pod can be scheduled.
     """
 
-    pod: PodInfo
+    pod: fw.PodInfo
     classes: Mapping[str, str]
     others: tuple[str, ...]
     stale: ResourceClaim | None
 
-    def groups(self, view: NodeView, rows: RowArray) -> tuple[list[Group], dict[int, str]]:
+    def groups(self, view: fw.NodeView, rows: fw.RowArray) -> tuple[list[Group], dict[int, str]]:
         """Return the rows by what has to be devices there, and why other rows cannot be used.
 
         Raises:
@@ -87,7 +87,8 @@ class Extended(Struct, eq=False):
             limit = f"number of requested devices {len(self.classes)} exceeds the claim limit of {MAX_RESULTS}"
             raise AllocationError(f"claim {self.pod.namespace}/{IN_MEMORY_NAME}: {limit}")
         lacking = {
-            resource: gather(view, view.allocatable(resource), rows) == 0 for resource in (*self.classes, *self.others)
+            resource: fw.gather(view, view.allocatable(resource), rows) == 0
+            for resource in (*self.classes, *self.others)
         }
         refused: dict[int, str] = {}
         for resource in self.others:
@@ -105,7 +106,7 @@ class Extended(Struct, eq=False):
         ]
         return groups, refused
 
-    def resources_on(self, view: NodeView, row: int) -> frozenset[str]:
+    def resources_on(self, view: fw.NodeView, row: int) -> frozenset[str]:
         """Return which of the pod's resources have to be devices on a node."""
         allocatable = view.info(row).allocatable
         return frozenset(name for name in self.classes if not allocatable.get(name, 0))
@@ -126,7 +127,7 @@ class Extended(Struct, eq=False):
         return SpecialClaim(ResourceClaim(meta, ResourceClaimSpec(DeviceClaim(requests))), mappings)
 
 
-def extended_of(pod: PodInfo, objects: Objects) -> Extended | None:
+def extended_of(pod: fw.PodInfo, objects: fw.Objects) -> Extended | None:
     """Return a pod's extended resources, None where none of them is a class's."""
     wanted = [name for name, amount in pod.spec.requests.items() if amount > 0 and may_be_devices(name)]
     if not wanted:
@@ -153,7 +154,7 @@ class _Wanted(Struct, frozen=True):
 
 
 def _requests(
-    pod: PodInfo, classes: Mapping[str, str]
+    pod: fw.PodInfo, classes: Mapping[str, str]
 ) -> tuple[tuple[DeviceRequest, ...], tuple[ContainerMapping, ...]]:
     """Return the requests for some resources, and which containers use them (createRequestsAndMappings)."""
     requests: list[DeviceRequest] = []
@@ -190,7 +191,7 @@ def _requests(
 
 
 def _request(
-    pod: PodInfo, number: int, resource: str, reusable: Sequence[_Wanted | None]
+    pod: fw.PodInfo, number: int, resource: str, reusable: Sequence[_Wanted | None]
 ) -> tuple[_Wanted | None, list[ContainerMapping]]:
     """Return the request that a container adds for a resource, if any, and by which requests it gets it."""
     container = pod.spec.containers[number]
@@ -210,7 +211,7 @@ def _request(
     return _Wanted(name, wanted - total), mappings
 
 
-async def create_claim(handle: Handle, special: SpecialClaim, pod: PodInfo) -> tuple[Status, Any]:
+async def create_claim(handle: fw.Handle, special: SpecialClaim, pod: fw.PodInfo) -> tuple[fw.Status, Any]:
     """Create a special claim on the API server; returns it as it is there, or what failed and None."""
     meta = special.claim.metadata
     manifest = {
@@ -239,7 +240,7 @@ async def create_claim(handle: Handle, special: SpecialClaim, pod: PodInfo) -> t
     }
     status, created = await handle.create_object(CLAIM, meta.namespace, manifest)
     if not status.is_success:
-        return failure(f"create claim for extended resources {meta.namespace}/: {status.message}"), None
+        return fw.failure(f"create claim for extended resources {meta.namespace}/: {status.message}"), None
     return status, created
 
 
@@ -252,9 +253,9 @@ def pod_patch(special: SpecialClaim, name: str) -> dict[str, Any]:
     return {"status": {"extendedResourceClaimStatus": {"requestMappings": requests, "resourceClaimName": name}}}
 
 
-async def delete_claim(handle: Handle, claim: ResourceClaim, finalizer: str) -> None:
+async def delete_claim(handle: fw.Handle, claim: ResourceClaim, finalizer: str) -> None:
     """Delete a special claim that no pod will use. Failures are logged: the pod's next attempt does it again."""
-    status = SUCCESS
+    status = fw.SUCCESS
     for _ in range(_TRIES):
         # Its finalizer may have been written, or removed, since it was read.
         status, latest = await handle.read_object(CLAIM, claim)

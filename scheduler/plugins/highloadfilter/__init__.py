@@ -19,46 +19,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType, HighLoadFilterArgs
-from scheduler.framework import (
-    ASSIGNED_POD,
-    NODE,
-    NODE_LOAD,
-    POD,
-    REPORT_INTERVAL,
-    SKIP,
-    SUCCESS,
-    BoolArray,
-    Code,
-    CycleState,
-    DependsOn,
-    EnqueueExtensions,
-    FilterPlugin,
-    FilterRule,
-    FloatArray,
-    Hint,
-    HintRegistration,
-    IntArray,
-    LoadColumns,
-    Locality,
-    LocalPlugin,
-    ManyNodes,
-    Node,
-    Nodes,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    PreFilterPlugin,
-    PreFilterResult,
-    RowArray,
-    SpecInfo,
-    Status,
-    Verdicts,
-    YieldingFilter,
-    gather,
-    is_fresh,
-    reject,
-)
 from scheduler.helpers.staleness import is_load
 from scheduler.helpers.unmeasured import UnmeasuredUse, requested
 from scheduler.plugins.highloadfilter.limit import (
@@ -83,13 +45,13 @@ class RefusedNodes:
     """By class of pods, the rows refused since the load was last read. Only the classes last seen are remembered."""
 
     def __init__(self) -> None:
-        self._rows: OrderedDict[bytes, BoolArray] = OrderedDict()
+        self._rows: OrderedDict[bytes, fw.BoolArray] = OrderedDict()
         self._versions: dict[bytes, int] = {}
         self._membership = -1
         self._answers: dict[bytes, bool] = {}
         self._answered_for: tuple[object, float] = (None, 0.0)
 
-    def add(self, key: bytes, view: NodeView, version: int, rows: RowArray) -> None:
+    def add(self, key: bytes, view: fw.NodeView, version: int, rows: fw.RowArray) -> None:
         """Note that rows are refused to a class by one answer of the load source, the version."""
         if view.membership != self._membership:
             self._rows.clear()
@@ -105,7 +67,7 @@ class RefusedNodes:
             oldest, _ = self._rows.popitem(last=False)
             del self._versions[oldest]
 
-    def may_pass(self, key: bytes, view: NodeView, any_passes: Callable[[RowArray], bool]) -> bool:
+    def may_pass(self, key: bytes, view: fw.NodeView, any_passes: Callable[[fw.RowArray], bool]) -> bool:
         """Return whether a row that was refused to a class passes now; True where that is not known.
 
         A class is looked at once per view, however many of its pods wait.
@@ -138,18 +100,18 @@ class Exemptions:
         self._pinned = "pinned" in exempt
         self._daemon_sets = "DaemonSet" in exempt
 
-    def cover(self, pod: PodInfo) -> bool:
+    def cover(self, pod: fw.PodInfo) -> bool:
         """Return whether the limit does not hold for a pod."""
         if not (self._pinned or self._daemon_sets) or not is_pinned(pod.spec):
             return False
         return self._pinned or _is_of_daemon_set(pod)
 
-    def ask_beyond_spec(self, pod: PodInfo) -> bool:
+    def ask_beyond_spec(self, pod: fw.PodInfo) -> bool:
         """Return whether the answer depends on who owns the pod, which pods of one class need not share."""
         return self._daemon_sets and not self._pinned and is_pinned(pod.spec)
 
 
-def is_pinned(spec: SpecInfo) -> bool:
+def is_pinned(spec: fw.SpecInfo) -> bool:
     """Return whether a pod can run on one node only, as its spec names it: by name, or by host name."""
     if _HOSTNAME in spec.node_selector.required:
         return True
@@ -164,22 +126,22 @@ def is_pinned(spec: SpecInfo) -> bool:
     return len(names) == 1
 
 
-def _is_of_daemon_set(pod: PodInfo) -> bool:
+def _is_of_daemon_set(pod: fw.PodInfo) -> bool:
     owner = pod.controller
     return owner is not None and owner.kind == "DaemonSet" and owner.api_version.startswith("apps/")
 
 
-_LOCAL_NOTHING = Locality(filters=DependsOn.NOTHING)
+_LOCAL_NOTHING = fw.Locality(filters=fw.DependsOn.NOTHING)
 _ABOVE = 3
 """Bits of the reasons that are about a share, and not about a measurement that is missing."""
 
 
-class HighLoadFilter(PreFilterPlugin, FilterPlugin, YieldingFilter, LocalPlugin, EnqueueExtensions):
+class HighLoadFilter(fw.PreFilterPlugin, fw.FilterPlugin, fw.YieldingFilter, fw.LocalPlugin, fw.EnqueueExtensions):
     """Reject nodes above the limit, unless that would leave none."""
 
     name = NAME
 
-    def __init__(self, args: HighLoadFilterArgs, context: PluginContext) -> None:
+    def __init__(self, args: HighLoadFilterArgs, context: fw.PluginContext) -> None:
         options = context.options.load.limit
         self._thresholds = Thresholds.of(args)
         self._source = args.source_key()
@@ -194,11 +156,13 @@ class HighLoadFilter(PreFilterPlugin, FilterPlugin, YieldingFilter, LocalPlugin,
 
     # Filtering ------------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Take no part for pods that are exempt."""
-        return None, SKIP if self._exemptions.cover(pod) else SUCCESS
+        return None, fw.SKIP if self._exemptions.cover(pod) else fw.SUCCESS
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject nodes whose predicted share exceeds a threshold, or is not known and has to be."""
         if self._exemptions.cover(pod):
             return None
@@ -210,35 +174,37 @@ class HighLoadFilter(PreFilterPlugin, FilterPlugin, YieldingFilter, LocalPlugin,
             return None
         if not view.moved_rows:
             self._refused.add(pod.spec.class_key, view, self._load_version(view), rows[bits != 0])
-        return Verdicts(
-            codes_of(bits, Code.UNSCHEDULABLE_AND_UNRESOLVABLE),
+        return fw.Verdicts(
+            codes_of(bits, fw.Code.UNSCHEDULABLE_AND_UNRESOLVABLE),
             bits,
             self._reasons(share, bits),
             lambda index: self._reasons_of_row(share, bits, index),
         )
 
-    def step_back(self, state: CycleState) -> bool:
+    def step_back(self, state: fw.CycleState) -> bool:
         """Let nodes above the limit pass for the rest of an attempt, unless the options say otherwise."""
         if self._steps_back:
             state.write(NAME, True)
         return self._steps_back
 
-    def _shares(self, view: NodeView, spec: SpecInfo, rows: RowArray) -> tuple[Share, BoolArray]:
+    def _shares(self, view: fw.NodeView, spec: fw.SpecInfo, rows: fw.RowArray) -> tuple[Share, fw.BoolArray]:
         """Return the predicted shares, and which rows have a measurement that is too old."""
         load = view.load(self._source)
         if load is None:
             unknown = np.full(len(rows), np.nan)
             return Share(unknown, unknown), np.zeros(len(rows), dtype=np.bool_)
-        self._measured_until = load.window_end - REPORT_INTERVAL
-        nodes = ManyNodes(view)
+        self._measured_until = load.window_end - fw.REPORT_INTERVAL
+        nodes = fw.ManyNodes(view)
         nodes.look(view, rows)
         return Share(*self._shares_rule(spec, load)(nodes)(rows)), self._ageing.usable(view, load).is_stale.take(rows)
 
-    def _shares_rule(self, spec: SpecInfo, load: LoadColumns) -> Callable[[Nodes], Callable[[Node], tuple[Any, Any]]]:
+    def _shares_rule(
+        self, spec: fw.SpecInfo, load: fw.LoadColumns
+    ) -> Callable[[fw.Nodes], Callable[[fw.Node], tuple[Any, Any]]]:
         """Return the predicted shares of cpu and memory, as a rule."""
         requests = [float(spec.requests.get(resource, 0)) for resource in ("cpu", "memory")]
 
-        def rule(nodes: Nodes) -> Callable[[Node], tuple[Any, Any]]:
+        def rule(nodes: fw.Nodes) -> Callable[[fw.Node], tuple[Any, Any]]:
             cpus, memories = nodes.allocatable("cpu"), nodes.allocatable("memory")
             cpu = nodes.changing(lambda view: self._ageing.usable(view, load).cpu)
             memory = nodes.changing(lambda view: self._ageing.usable(view, load).memory)
@@ -248,7 +214,7 @@ class HighLoadFilter(PreFilterPlugin, FilterPlugin, YieldingFilter, LocalPlugin,
             else:
                 more_cpu = more_memory = _nothing
 
-            def shares(node: Node) -> tuple[Any, Any]:
+            def shares(node: fw.Node) -> tuple[Any, Any]:
                 return (
                     predicted(cpu(node), more_cpu(node) + requests[0], cpus(node)),
                     predicted(memory(node), more_memory(node) + requests[1], memories(node)),
@@ -258,7 +224,7 @@ class HighLoadFilter(PreFilterPlugin, FilterPlugin, YieldingFilter, LocalPlugin,
 
         return rule
 
-    def _reasons(self, share: Share, bits: IntArray) -> tuple[str, ...]:
+    def _reasons(self, share: Share, bits: fw.IntArray) -> tuple[str, ...]:
         """Return the reasons with the range of the shares that they stand for."""
         cpu, memory, *others = REASONS
         return (
@@ -267,36 +233,36 @@ class HighLoadFilter(PreFilterPlugin, FilterPlugin, YieldingFilter, LocalPlugin,
             *others,
         )
 
-    def _reasons_of_row(self, share: Share, bits: IntArray, index: int) -> tuple[str, ...]:
+    def _reasons_of_row(self, share: Share, bits: fw.IntArray, index: int) -> tuple[str, ...]:
         own = slice(index, index + 1)
         reasons = self._reasons(Share(share.cpu[own], share.memory[own]), bits[own])
         return tuple(reason for bit, reason in enumerate(reasons) if int(bits[index]) >> bit & 1)
 
     # What verdicts follow from --------------------------------------------------------------------------------------
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Verdicts follow from the load, and from the pods that came to the node since."""
         if self._exemptions.ask_beyond_spec(pod):
-            return Locality()
+            return fw.Locality()
         if self._exemptions.cover(pod):
             return _LOCAL_NOTHING
         load = view.load(self._source)
         rule = None if load is None else self._filter_rule(pod.spec, load)
-        return Locality(filters=DependsOn.PODS, version=self._version, filter_rule=rule)
+        return fw.Locality(filters=fw.DependsOn.PODS, version=self._version, filter_rule=rule)
 
-    def _load_version(self, view: NodeView) -> int:
+    def _load_version(self, view: fw.NodeView) -> int:
         load = view.load(self._source)
         return -1 if load is None else load.version
 
-    def _version(self, view: NodeView) -> Hashable:
+    def _version(self, view: fw.NodeView) -> Hashable:
         load = view.load(self._source)
         return None if load is None else (load.version, view.membership, self._ageing.usable(view, load).fresh)
 
-    def _filter_rule(self, spec: SpecInfo, load: LoadColumns) -> FilterRule:
+    def _filter_rule(self, spec: fw.SpecInfo, load: fw.LoadColumns) -> fw.FilterRule:
         """Return what `filter` rejects, as a rule without the shares in its reasons."""
         shares_of, masks = self._shares_rule(spec, load), self._thresholds.masks
 
-        def rule(nodes: Nodes) -> Callable[[Node], Sequence[Any]]:
+        def rule(nodes: fw.Nodes) -> Callable[[fw.Node], Sequence[Any]]:
             shares = shares_of(nodes)
             return lambda node: masks(*shares(node))
 
@@ -304,40 +270,44 @@ class HighLoadFilter(PreFilterPlugin, FilterPlugin, YieldingFilter, LocalPlugin,
 
     # Waking ---------------------------------------------------------------------------------------------------------
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register a load that lets a refused node pass, recent pods that end, pods that shrink, and nodes."""
         return (
-            HintRegistration(NODE_LOAD, ActionType.UPDATE, self._load_read),
-            HintRegistration(ASSIGNED_POD, ActionType.DELETE, self._pod_deleted),
-            HintRegistration(POD, ActionType.UPDATE_POD_SCALE_DOWN, self._pod_scaled_down),
-            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE),
+            fw.HintRegistration(fw.NODE_LOAD, ActionType.UPDATE, self._load_read),
+            fw.HintRegistration(fw.ASSIGNED_POD, ActionType.DELETE, self._pod_deleted),
+            fw.HintRegistration(fw.POD, ActionType.UPDATE_POD_SCALE_DOWN, self._pod_scaled_down),
+            fw.HintRegistration(fw.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE),
         )
 
-    def _load_read(self, pod: PodInfo, old: object, new: object) -> Hint:
-        view = cast(NodeView, new)
-        return Hint.QUEUE if self._refused.may_pass(pod.spec.class_key, view, self._passing(pod, view)) else Hint.SKIP
+    def _load_read(self, pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+        view = cast(fw.NodeView, new)
+        return (
+            fw.Hint.QUEUE
+            if self._refused.may_pass(pod.spec.class_key, view, self._passing(pod, view))
+            else fw.Hint.SKIP
+        )
 
-    def _passing(self, pod: PodInfo, view: NodeView) -> Callable[[RowArray], bool]:
-        def any_passes(rows: RowArray) -> bool:
+    def _passing(self, pod: fw.PodInfo, view: fw.NodeView) -> Callable[[fw.RowArray], bool]:
+        def any_passes(rows: fw.RowArray) -> bool:
             return not self._thresholds.bits(*self._shares(view, pod.spec, rows)).all()
 
         return any_passes
 
-    def _pod_deleted(self, pod: PodInfo, old: object, new: object) -> Hint:
+    def _pod_deleted(self, pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
         # Older ones are in the measurement, and the next one shows that they are gone.
-        assert isinstance(old, PodInfo)
+        assert isinstance(old, fw.PodInfo)
         is_measured = not self._counts_unmeasured or old.assigned_at <= self._measured_until
-        return Hint.SKIP if is_measured else Hint.QUEUE
+        return fw.Hint.SKIP if is_measured else fw.Hint.QUEUE
 
-    def _pod_scaled_down(self, pod: PodInfo, old: object, new: object) -> Hint:
-        return Hint.QUEUE if isinstance(new, PodInfo) and new.uid == pod.uid else Hint.SKIP
+    def _pod_scaled_down(self, pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+        return fw.Hint.QUEUE if isinstance(new, fw.PodInfo) and new.uid == pod.uid else fw.Hint.SKIP
 
 
-def _nothing(node: Node) -> float:
+def _nothing(node: fw.Node) -> float:
     return 0.0
 
 
-def _with_shares(reason: str, shares: FloatArray, threshold: float) -> str:
+def _with_shares(reason: str, shares: fw.FloatArray, threshold: float) -> str:
     """Return a reason with the range of the shares that exceed a threshold, rounded up."""
     if not len(shares):
         return reason
@@ -350,51 +320,53 @@ def _percent(share: float) -> str:
 
 
 # HighLoadFilter as `compatibility: upstream` has it: pkg/highloadfilter of scheduler-plugins' pull request 993.
-class UpstreamHighLoadFilter(PreFilterPlugin, FilterPlugin, LocalPlugin):
+class UpstreamHighLoadFilter(fw.PreFilterPlugin, fw.FilterPlugin, fw.LocalPlugin):
     """One age for all nodes, and preemption is tried where a node is rejected."""
 
     name = NAME
 
-    def __init__(self, args: HighLoadFilterArgs, context: PluginContext) -> None:
+    def __init__(self, args: HighLoadFilterArgs, context: fw.PluginContext) -> None:
         self._thresholds = Thresholds.of(args)
         self._source = args.source_key()
         self._max_age = float(args.node_metric_expiration_seconds)
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Go on: the load does not change while an attempt looks at it."""
-        return None, SUCCESS
+        return None, fw.SUCCESS
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject nodes whose predicted share exceeds a threshold."""
         problem, load = self._problem(view), view.load(self._source)
         if problem or load is None:
             if self._thresholds.fail_open:
                 return None
-            return reject(np.ones(len(rows), dtype=np.bool_), Code.UNSCHEDULABLE, problem)
+            return fw.reject(np.ones(len(rows), dtype=np.bool_), fw.Code.UNSCHEDULABLE, problem)
         shares = []
         for measured, resource in ((load.cpu_average, "cpu"), (load.memory_average, "memory")):
-            values = gather(view, measured[: view.size], rows)
+            values = fw.gather(view, measured[: view.size], rows)
             known = np.where(is_load(values), values, np.nan)
             request = float(pod.spec.requests.get(resource, 0))
-            shares.append(predicted(known, request, gather(view, view.allocatable(resource), rows)))
+            shares.append(predicted(known, request, fw.gather(view, view.allocatable(resource), rows)))
         bits = self._thresholds.bits(Share(*shares), np.zeros(len(rows), dtype=np.bool_))
-        return Verdicts(codes_of(bits, Code.UNSCHEDULABLE), bits, REASONS) if bits.any() else None
+        return fw.Verdicts(codes_of(bits, fw.Code.UNSCHEDULABLE), bits, REASONS) if bits.any() else None
 
-    def _problem(self, view: NodeView) -> str:
+    def _problem(self, view: fw.NodeView) -> str:
         load = view.load(self._source)
         if load is None or load.timestamp <= 0.0:
             return UNAVAILABLE
-        return "" if is_fresh(load.timestamp, view.now, self._max_age) else STALE
+        return "" if fw.is_fresh(load.timestamp, view.now, self._max_age) else STALE
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Verdicts follow from the load and from what the node can allocate."""
-        return Locality(filters=DependsOn.NODE, version=self._version)
+        return fw.Locality(filters=fw.DependsOn.NODE, version=self._version)
 
-    def _version(self, view: NodeView) -> Hashable:
+    def _version(self, view: fw.NodeView) -> Hashable:
         load = view.load(self._source)
         return None if load is None else (load.version, self._problem(view))
 
 
-def high_load_filter(args: HighLoadFilterArgs, context: PluginContext) -> HighLoadFilter | UpstreamHighLoadFilter:
+def high_load_filter(args: HighLoadFilterArgs, context: fw.PluginContext) -> HighLoadFilter | UpstreamHighLoadFilter:
     """Return the plugin as the profile's `compatibility` wants it."""
     return UpstreamHighLoadFilter(args, context) if context.upstream else HighLoadFilter(args, context)

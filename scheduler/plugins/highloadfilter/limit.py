@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from scheduler import framework as fw
 from scheduler.catalog import HighLoadFilterArgs
-from scheduler.framework import BoolArray, Code, CodeArray, FloatArray, IntArray, LoadColumns, NodeView, is_fresh
 from scheduler.helpers.staleness import is_load
 
 NAME = "HighLoadFilter"
@@ -24,8 +24,8 @@ REASONS = (CPU_EXCEEDS, MEMORY_EXCEEDS, STALE, UNAVAILABLE)
 class Share(NamedTuple):
     """The predicted shares of both resources, by row."""
 
-    cpu: FloatArray
-    memory: FloatArray
+    cpu: fw.FloatArray
+    memory: fw.FloatArray
 
 
 def predicted(measured: Any, amount: Any, allocatable: Any) -> Any:
@@ -58,7 +58,7 @@ class Thresholds(Struct, frozen=True):
         """Return the thresholds of some args."""
         return cls(float(args.usage_thresholds.cpu), float(args.usage_thresholds.memory), args.fail_open)
 
-    def bits(self, share: Share, is_stale: BoolArray) -> IntArray:
+    def bits(self, share: Share, is_stale: fw.BoolArray) -> fw.IntArray:
         """Return, per row, the one reason for which it is rejected as a bit of `REASONS`; 0 for none.
 
         Upstream's order: what is measured is judged before anything is missed.
@@ -78,9 +78,9 @@ class Thresholds(Struct, frozen=True):
         return over if self.fail_open else (*over, (cpu != cpu) | (memory != memory))
 
 
-def codes_of(bits: IntArray, code: Code) -> CodeArray:
+def codes_of(bits: fw.IntArray, code: fw.Code) -> fw.CodeArray:
     """Return the code of each row that has a reason."""
-    codes: CodeArray = (bits != 0).astype(np.int8) * np.int8(code)
+    codes: fw.CodeArray = (bits != 0).astype(np.int8) * np.int8(code)
     return codes
 
 
@@ -88,9 +88,9 @@ class Usable(NamedTuple):
     """What of one answer of a source may be used, by row of the view: shares, NaN where there is none; which rows have
     samples that are too old; how many do not, which tells which they are."""
 
-    cpu: FloatArray
-    memory: FloatArray
-    is_stale: BoolArray
+    cpu: fw.FloatArray
+    memory: fw.FloatArray
+    is_stale: fw.BoolArray
     fresh: int
 
 
@@ -100,12 +100,12 @@ class Ageing:
     def __init__(self, max_age: float) -> None:
         self.max_age = max_age
         self._key = (-1, -1)
-        self._load: LoadColumns | None = None
+        self._load: fw.LoadColumns | None = None
         self._seen_at = 0.0
         self._oldest = 0.0
         self._usable: Usable | None = None
 
-    def usable(self, view: NodeView, load: LoadColumns) -> Usable:
+    def usable(self, view: fw.NodeView, load: fw.LoadColumns) -> Usable:
         """Return what may be used at the view's time."""
         key = (view.membership, view.size)
         usable = self._usable
@@ -119,7 +119,7 @@ class Ageing:
     def _is_over(self, now: float) -> bool:
         return now - self._oldest > self.max_age
 
-    def _look(self, view: NodeView, load: LoadColumns) -> Usable:
+    def _look(self, view: fw.NodeView, load: fw.LoadColumns) -> Usable:
         size = view.size
         sampled_at = load.sampled_at[:size]
         fresh = is_sampled(sampled_at, view.now, self.max_age)
@@ -131,8 +131,8 @@ class Ageing:
         return Usable(cpu, memory, ~fresh & (sampled_at > 0.0), int(np.count_nonzero(fresh)))
 
 
-def is_sampled(sampled_at: FloatArray, now: float, max_age: float) -> BoolArray:
+def is_sampled(sampled_at: fw.FloatArray, now: float, max_age: float) -> fw.BoolArray:
     """Return whether samples may be used. Unlike elsewhere, a time that is not known is none: upstream's proposal takes
     an answer without a timestamp for unavailable."""
-    sampled: BoolArray = (sampled_at > 0.0) & is_fresh(sampled_at, now, max_age)
+    sampled: fw.BoolArray = (sampled_at > 0.0) & fw.is_fresh(sampled_at, now, max_age)
     return sampled

@@ -7,40 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from msgspec import Struct, field
 
+from scheduler import framework as fw
 from scheduler.catalog import InterPodAffinityArgs
-from scheduler.framework import (
-    MAX_SCORE,
-    SKIP,
-    SUCCESS,
-    AffinityTerm,
-    BoolArray,
-    Code,
-    CycleState,
-    DependsOn,
-    EnqueueExtensions,
-    FilterPlugin,
-    HintRegistration,
-    IntArray,
-    Locality,
-    LocalPlugin,
-    NodeView,
-    Objects,
-    PluginContext,
-    PodInfo,
-    PreFilterExtensions,
-    PreFilterPlugin,
-    PreFilterResult,
-    PreScorePlugin,
-    RowArray,
-    ScoreNormalizer,
-    ScorePlugin,
-    Status,
-    TermKind,
-    Verdicts,
-    failure,
-    gather_codes,
-    unresolvable,
-)
 from scheduler.plugins.interpodaffinity.terms import (
     AffinityHints,
     OwnTerms,
@@ -56,7 +24,9 @@ REASON_AFFINITY = "node(s) didn't match pod affinity rules"
 REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 _REASONS = (REASON_AFFINITY, REASON_ANTI_AFFINITY, REASON_EXISTING)
-_CODES = np.array([0, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.UNSCHEDULABLE, 0, Code.UNSCHEDULABLE], dtype=np.int8)
+_CODES = np.array(
+    [0, fw.Code.UNSCHEDULABLE_AND_UNRESOLVABLE, fw.Code.UNSCHEDULABLE, 0, fw.Code.UNSCHEDULABLE], dtype=np.int8
+)
 
 
 class DomainCounts:
@@ -69,7 +39,7 @@ class DomainCounts:
     __slots__ = ("_owned", "by_key")
 
     def __init__(self) -> None:
-        self.by_key: dict[str, IntArray] = {}
+        self.by_key: dict[str, fw.IntArray] = {}
         self._owned: set[str] = set()
 
     @property
@@ -77,7 +47,7 @@ class DomainCounts:
         """Whether no domain has any."""
         return not any(counts.any() for counts in self.by_key.values())
 
-    def take(self, key: str, counts: IntArray) -> None:
+    def take(self, key: str, counts: fw.IntArray) -> None:
         """Add counts of the state; the array is not changed."""
         known = self.by_key.get(key)
         if known is None:
@@ -86,7 +56,7 @@ class DomainCounts:
             self.by_key[key] = known + counts
             self._owned.add(key)
 
-    def add(self, view: NodeView, key: str, row: int, amount: int) -> None:
+    def add(self, view: fw.NodeView, key: str, row: int, amount: int) -> None:
         """Add to the domain of a row; a node without the label is in none."""
         column = view.labels(key)
         code = column.codes[row]
@@ -98,14 +68,14 @@ class DomainCounts:
             self._owned.add(key)
         self.by_key[key][code] += amount
 
-    def rows_near_matches(self, view: NodeView, rows: RowArray) -> BoolArray | None:
+    def rows_near_matches(self, view: fw.NodeView, rows: fw.RowArray) -> fw.BoolArray | None:
         """Return the rows with a domain that has some; None where there is none."""
-        failed: BoolArray | None = None
+        failed: fw.BoolArray | None = None
         for key, counts in self.by_key.items():
             occupied = counts > 0
             if not occupied.any():
                 continue
-            in_occupied = occupied.take(gather_codes(view, view.labels(key).codes, rows), mode="wrap")
+            in_occupied = occupied.take(fw.gather_codes(view, view.labels(key).codes, rows), mode="wrap")
             failed = in_occupied if failed is None else failed | in_occupied
         return failed if failed is not None and failed.any() else None
 
@@ -133,22 +103,22 @@ class _PreFilterState(Struct):
 class _PreScoreState(Struct):
     """Sums of weights per domain, by topology key."""
 
-    weights: dict[str, IntArray] = field(default_factory=dict)
+    weights: dict[str, fw.IntArray] = field(default_factory=dict)
 
-    def add(self, key: str, counts: IntArray, weight: int) -> bool:
+    def add(self, key: str, counts: fw.IntArray, weight: int) -> bool:
         """Add a term; False where no pod matches it, which upstream takes as nothing to score by."""
         if not counts.any():
             return False
         self.add_weights(key, counts * weight)
         return True
 
-    def add_weights(self, key: str, weights: IntArray) -> None:
+    def add_weights(self, key: str, weights: fw.IntArray) -> None:
         """Add weights per domain."""
         known = self.weights.get(key)
         self.weights[key] = weights if known is None else known + weights
 
 
-def _counts(own: OwnTerms, view: NodeView) -> tuple[DomainCounts, DomainCounts]:
+def _counts(own: OwnTerms, view: fw.NodeView) -> tuple[DomainCounts, DomainCounts]:
     """Return the pods that the required terms mean, of affinity and of anti-affinity."""
     affinity, anti_affinity = DomainCounts(), DomainCounts()
     for term in own.affinity:
@@ -158,7 +128,7 @@ def _counts(own: OwnTerms, view: NodeView) -> tuple[DomainCounts, DomainCounts]:
     return affinity, anti_affinity
 
 
-def _counts_of_many(own: OwnTerms, view: NodeView) -> tuple[DomainCounts, DomainCounts]:
+def _counts_of_many(own: OwnTerms, view: fw.NodeView) -> tuple[DomainCounts, DomainCounts]:
     """Return the same, keeping none of the counts."""
     affinity, anti_affinity = DomainCounts(), DomainCounts()
     for key, number in Counter(term.topology_key for term in own.affinity).items():
@@ -169,20 +139,20 @@ def _counts_of_many(own: OwnTerms, view: NodeView) -> tuple[DomainCounts, Domain
 
 
 class InterPodAffinity(
-    PreFilterPlugin,
-    FilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-    PreFilterExtensions,
-    ScoreNormalizer,
-    EnqueueExtensions,
-    LocalPlugin,
+    fw.PreFilterPlugin,
+    fw.FilterPlugin,
+    fw.PreScorePlugin,
+    fw.ScorePlugin,
+    fw.PreFilterExtensions,
+    fw.ScoreNormalizer,
+    fw.EnqueueExtensions,
+    fw.LocalPlugin,
 ):
     """Filter on required terms, score by preferred ones, in both directions."""
 
     name = "InterPodAffinity"
 
-    def __init__(self, args: InterPodAffinityArgs, context: PluginContext) -> None:
+    def __init__(self, args: InterPodAffinityArgs, context: fw.PluginContext) -> None:
         self._hard_weight = args.hard_pod_affinity_weight
         self._ignore_existing = args.ignore_preferred_terms_of_existing_pods
         self._kubernetes = context.kubernetes
@@ -190,29 +160,33 @@ class InterPodAffinity(
         self._resolver = UpstreamTermResolver() if repeats_selectors else TermResolver()
         self._hints = UpstreamAffinityHints if context.upstream else AffinityHints
         # Hints get no view; the store of other objects is the same one for every view of a daemon.
-        self._objects: Objects | None = None
+        self._objects: fw.Objects | None = None
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Look up the counts per domain; skip where no required term concerns the pod."""
         self._objects = view.objects
         if pod.spec.terms.error:
-            return None, unresolvable(f"parsing pod: {pod.spec.terms.error}")
+            return None, fw.unresolvable(f"parsing pod: {pod.spec.terms.error}")
         if bundled := view.bundled_terms:
             # What they mean is remembered by the pod's labels.
             labels = frozenset(pod.labels.items())
             state.work.charge_once((self.name, pod.namespace, labels), bundled, "terms of pods on nodes that have many")
         existing = DomainCounts()
-        for meaning in view.terms_matching(pod, TermKind.ANTI_AFFINITY):
+        for meaning in view.terms_matching(pod, fw.TermKind.ANTI_AFFINITY):
             existing.take(meaning.term.topology_key, meaning.counts)
         self._charge(state, pod, view, pod.spec.terms.required)
         own = self._resolver.own(pod, view.objects)
         if not own.affinity and not own.anti_affinity and existing.empty:
-            return None, SKIP
+            return None, fw.SKIP
         affinity, anti_affinity = _counts_of_many(own, view) if own.weighed_together else _counts(own, view)
         state.write(self.name, _PreFilterState(own, affinity, anti_affinity, existing))
-        return None, SUCCESS
+        return None, fw.SUCCESS
 
-    def _charge(self, state: CycleState, pod: PodInfo, view: NodeView, terms: Iterable[AffinityTerm]) -> None:
+    def _charge(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, terms: Iterable[fw.AffinityTerm]
+    ) -> None:
         """Charge for a pod's own terms. Counts of few terms are kept, and cost next to nothing."""
         spec = pod.spec
         if spec.terms.selecting:
@@ -226,15 +200,19 @@ class InterPodAffinity(
                     units += 20 + view.label_sets(term.selector) + (term.selector.size + len(term.namespaces)) // 10
             state.work.charge(units, "terms x sets of pod labels to compare")
 
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
+    def add_pod(self, state: fw.CycleState, pod: fw.PodInfo, added: fw.PodInfo, view: fw.NodeView, row: int) -> None:
         """Count a pod put on a node."""
         self._update(state, pod, added, view, row, 1)
 
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, view: NodeView, row: int) -> None:
+    def remove_pod(
+        self, state: fw.CycleState, pod: fw.PodInfo, removed: fw.PodInfo, view: fw.NodeView, row: int
+    ) -> None:
         """No longer count a pod taken from a node."""
         self._update(state, pod, removed, view, row, -1)
 
-    def _update(self, state: CycleState, pod: PodInfo, other: PodInfo, view: NodeView, row: int, amount: int) -> None:
+    def _update(
+        self, state: fw.CycleState, pod: fw.PodInfo, other: fw.PodInfo, view: fw.NodeView, row: int, amount: int
+    ) -> None:
         filter_state = state.read(self.name, _PreFilterState)
         if filter_state is None:
             return
@@ -250,12 +228,12 @@ class InterPodAffinity(
             if term.clause.matches(other.namespace, other.labels):
                 filter_state.anti_affinity.add(view, term.topology_key, row, amount)
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject nodes that break the pod's affinity, its anti-affinity, or the anti-affinity of existing pods."""
         filter_state = state.read(self.name, _PreFilterState)
         if filter_state is None:
             return None
-        bits: IntArray | None = None
+        bits: fw.IntArray | None = None
         masks = (
             self._unsatisfied_affinity(filter_state, pod, view, rows),
             filter_state.anti_affinity.rows_near_matches(view, rows),
@@ -264,17 +242,17 @@ class InterPodAffinity(
         failures = [(1 << index, mask) for index, mask in enumerate(masks) if mask is not None]
         if len(failures) == 1:
             bit, failed = failures[0]
-            return Verdicts(failed.view(np.int8) * _CODES[bit], failed * np.int64(bit), _REASONS)
+            return fw.Verdicts(failed.view(np.int8) * _CODES[bit], failed * np.int64(bit), _REASONS)
         for bit, failed in failures:
             bits = failed * np.int64(bit) if bits is None else np.where(bits != 0, bits, failed * np.int64(bit))
         if bits is None:
             return None
-        return Verdicts(_CODES[bits], bits, _REASONS)
+        return fw.Verdicts(_CODES[bits], bits, _REASONS)
 
     @staticmethod
     def _unsatisfied_affinity(
-        filter_state: _PreFilterState, pod: PodInfo, view: NodeView, rows: RowArray
-    ) -> BoolArray | None:
+        filter_state: _PreFilterState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray
+    ) -> fw.BoolArray | None:
         """Return the rows that do not satisfy the pod's affinity, or None."""
         if not filter_state.own.affinity:
             return None
@@ -282,21 +260,21 @@ class InterPodAffinity(
         # The first pod of a series with affinity to itself may run on any node with all keys (satisfyPodAffinity).
         first = filter_state.affinity.empty and matches_all_terms(filter_state.own.affinity, pod)
         for key in {term.topology_key for term in filter_state.own.affinity}:
-            codes = gather_codes(view, view.labels(key).codes, rows)
+            codes = fw.gather_codes(view, view.labels(key).codes, rows)
             failed |= codes < 0 if first else (filter_state.affinity.by_key[key] <= 0)[codes]
             if failed.all():
                 break
         return failed if failed.any() else None
 
-    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+    def pre_score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Status:
         """Sum the weights per domain; skip where no preference concerns the pod."""
         terms = pod.spec.terms
         if terms.error:
-            return failure(f"failed to parse pod: {terms.error}")
+            return fw.failure(f"failed to parse pod: {terms.error}")
         self._charge(state, pod, view, terms.preferred)
         own = self._resolver.own(pod, view.objects)
         if self._ignore_existing and not own.preferred:
-            return SKIP
+            return fw.SKIP
         score_state = _PreScoreState()
         anything = False
         if own.weighed_together:
@@ -310,46 +288,48 @@ class InterPodAffinity(
                 counts = view.pods_by_domain(term.query, term.topology_key)
                 anything |= score_state.add(term.topology_key, counts, term.weight)
         for kind, sign in (
-            (TermKind.AFFINITY, self._hard_weight),
-            (TermKind.PREFERRED_AFFINITY, 1),
-            (TermKind.PREFERRED_ANTI_AFFINITY, -1),
+            (fw.TermKind.AFFINITY, self._hard_weight),
+            (fw.TermKind.PREFERRED_AFFINITY, 1),
+            (fw.TermKind.PREFERRED_ANTI_AFFINITY, -1),
         ):
             if not sign:
                 continue
             for meaning in view.terms_matching(pod, kind):
-                weight = sign if kind is TermKind.AFFINITY else sign * meaning.weight
+                weight = sign if kind is fw.TermKind.AFFINITY else sign * meaning.weight
                 anything |= score_state.add(meaning.term.topology_key, meaning.counts, weight)
         if not anything:
-            return SKIP
+            return fw.SKIP
         state.write(f"{self.name}/score", score_state)
-        return SUCCESS
+        return fw.SUCCESS
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray | None:
         """Return the sum of the weights of a node's domains."""
         score_state = state.read(f"{self.name}/score", _PreScoreState)
         if score_state is None:
             return None
-        total: IntArray = np.zeros(len(rows), dtype=np.int64)
+        total: fw.IntArray = np.zeros(len(rows), dtype=np.int64)
         for key, weights in score_state.weights.items():
-            total += weights[gather_codes(view, view.labels(key).codes, rows)]
+            total += weights[fw.gather_codes(view, view.labels(key).codes, rows)]
         return total
 
-    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+    def normalize(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray, scores: fw.IntArray
+    ) -> fw.IntArray:
         """Scale from the least to the most; all 0 where they are alike."""
         if not len(scores):
             return scores
         least, most = int(scores.min()), int(scores.max())
         if most == least:
             return np.zeros_like(scores)
-        scaled = float(MAX_SCORE) * ((scores - least) / float(most - least))
+        scaled = float(fw.MAX_SCORE) * ((scores - least) / float(most - least))
         return scaled.astype(np.int64)
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Pods without terms pass while no other pod has one."""
         if pod.spec.terms.any or view.pods_have_terms:
-            return Locality()
-        return Locality(DependsOn.NOTHING, DependsOn.NOTHING, version=lambda now: now.pods_have_terms)
+            return fw.Locality()
+        return fw.Locality(fw.DependsOn.NOTHING, fw.DependsOn.NOTHING, version=lambda now: now.pods_have_terms)
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register pods that terms match, pods with anti-affinity, and nodes with the keys."""
         return self._hints(self._resolver, lambda: self._objects, self._kubernetes).registrations()

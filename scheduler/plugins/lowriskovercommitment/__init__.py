@@ -16,24 +16,8 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct, field
 
+from scheduler import framework as fw
 from scheduler.catalog import LowRiskOverCommitmentArgs
-from scheduler.framework import (
-    SUCCESS,
-    BoolArray,
-    CycleState,
-    FloatArray,
-    IntArray,
-    LoadColumns,
-    NodeView,
-    PluginContext,
-    PodAmount,
-    PodInfo,
-    PreScorePlugin,
-    RowArray,
-    ScorePlugin,
-    Status,
-    gather,
-)
 from scheduler.helpers import round_half_away
 from scheduler.helpers.loadstats import MEGA, Measured, bound, measured_safe, measured_upstream, resource_stats
 from scheduler.helpers.staleness import StalenessPolicy, fill_with_mean, fresh_rows
@@ -46,7 +30,7 @@ from scheduler.plugins.lowriskovercommitment.beta import match_moments, max_vari
 MAX_VARIANCE_ALLOWANCE = 0.99
 
 
-def limit_risk(request: FloatArray, limit: FloatArray, capacity: FloatArray) -> FloatArray:
+def limit_risk(request: fw.FloatArray, limit: fw.FloatArray, capacity: fw.FloatArray) -> fw.FloatArray:
     """Return how much of what limits allow beyond requests does not fit the node; `request` is at most `capacity`."""
     beyond = limit > capacity
     if not beyond.any():
@@ -55,8 +39,14 @@ def limit_risk(request: FloatArray, limit: FloatArray, capacity: FloatArray) -> 
 
 
 def load_risk(
-    mu: FloatArray, sigma: FloatArray, request: FloatArray, limit: FloatArray, capacity: FloatArray, *, window: int
-) -> FloatArray:
+    mu: fw.FloatArray,
+    sigma: fw.FloatArray,
+    request: fw.FloatArray,
+    limit: fw.FloatArray,
+    capacity: fw.FloatArray,
+    *,
+    window: int,
+) -> fw.FloatArray:
     """Return the probability that the measured load exceeds what is requested on the node.
 
     Args:
@@ -86,7 +76,7 @@ def load_risk(
     return 1.0 - below
 
 
-def total_risk(weight: float, limits: FloatArray, load: FloatArray) -> FloatArray:
+def total_risk(weight: float, limits: fw.FloatArray, load: fw.FloatArray) -> fw.FloatArray:
     """Combine the two risks."""
     return bound(weight * limits + (1.0 - weight) * load, 0.0, 1.0)
 
@@ -101,15 +91,15 @@ class _LoadRisk(Struct):
     """
 
     window: int
-    inputs: FloatArray = field(default_factory=lambda: np.zeros((5, 0)))
-    risk: FloatArray = field(default_factory=lambda: np.zeros(0))
-    _expected: tuple[FloatArray, FloatArray] | None = None
+    inputs: fw.FloatArray = field(default_factory=lambda: np.zeros((5, 0)))
+    risk: fw.FloatArray = field(default_factory=lambda: np.zeros(0))
+    _expected: tuple[fw.FloatArray, fw.FloatArray] | None = None
 
-    def precompute(self, inputs: FloatArray) -> None:
+    def precompute(self, inputs: fw.FloatArray) -> None:
         """Work out the risks of inputs that are expected soon; may be called in another thread."""
         self._expected = inputs, load_risk(*inputs, window=self.window)
 
-    def by_row(self, *inputs: FloatArray) -> FloatArray:
+    def by_row(self, *inputs: fw.FloatArray) -> fw.FloatArray:
         """Return the risks; the inputs are those of `load_risk` in order."""
         now = np.array(inputs)
         if now.shape != self.inputs.shape:
@@ -127,12 +117,12 @@ class _LoadRisk(Struct):
         return self.risk
 
 
-class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
+class LowRiskOverCommitment(fw.PreScorePlugin, fw.ScorePlugin):
     """Score by the risk of over-commitment."""
 
     name = NAME
 
-    def __init__(self, args: LowRiskOverCommitmentArgs, context: PluginContext) -> None:
+    def __init__(self, args: LowRiskOverCommitmentArgs, context: fw.PluginContext) -> None:
         self._weights = {"cpu": args.risk_limit_weights["cpu"], "memory": args.risk_limit_weights["memory"]}
         self._source = args.source_key()
         self._staleness = StalenessPolicy(NAME, context.options.load)
@@ -141,18 +131,18 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         self._unmeasured = _unmeasured()
         self._unmeasured_ahead = _unmeasured()
 
-    def _counted(self, resource: str) -> tuple[PodAmount, PodAmount]:
+    def _counted(self, resource: str) -> tuple[fw.PodAmount, fw.PodAmount]:
         """Return what counts of a pod: the request, and the limit, which is at least the request."""
 
-        def request(pod: PodInfo) -> int:
+        def request(pod: fw.PodInfo) -> int:
             return pod.requests.get(resource, 0)
 
-        def limit(pod: PodInfo) -> int:
+        def limit(pod: fw.PodInfo) -> int:
             return max(pod.limits.get(resource, 0), pod.requests.get(resource, 0))
 
         return request, limit
 
-    def prepare_load(self, view: NodeView, load: LoadColumns) -> Callable[[], None] | None:
+    def prepare_load(self, view: fw.NodeView, load: fw.LoadColumns) -> Callable[[], None] | None:
         """Work out the risks of a load that scores will follow from soon.
 
         To be called on the scheduling loop, which is held for a copy of some columns only; what is returned does the
@@ -176,11 +166,11 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
 
         return work
 
-    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+    def pre_score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Status:
         """Nothing to prepare: requests and limits are added up when a pod arrives, not per attempt as upstream."""
-        return SUCCESS
+        return fw.SUCCESS
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray | None:
         """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
         if not self._limits_anything(pod):
             return np.zeros(len(rows), dtype=np.int64)
@@ -189,7 +179,7 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         known = [gather_mask(view, seen[name].known, rows) for name in self._weights]
         valid = [gather_mask(view, seen[name].valid, rows) for name in self._weights]
         any_known = any(bool(fresh.any()) for fresh in known)
-        unseen = CycleState()
+        unseen = fw.CycleState()
         self._staleness.decide(state, known[0] & known[1], valid[0] & valid[1])
         decisions = [
             self._staleness.decide(unseen, fresh, has_load, other_resource_fresh=any_known)
@@ -206,11 +196,11 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         scores = round_half_away((1.0 - np.where(nowhere, 1.0, worst)) * 100.0).astype(np.int64)
         return fill_with_mean(scores, nowhere)
 
-    def _limits_anything(self, pod: PodInfo) -> bool:
+    def _limits_anything(self, pod: fw.PodInfo) -> bool:
         """Tell whether a pod has any request or limit of cpu or memory."""
         return any(limit(pod) for _, limit in self._amounts.values())
 
-    def _measured(self, resource: str, view: NodeView, load: LoadColumns | None) -> Measured:
+    def _measured(self, resource: str, view: fw.NodeView, load: fw.LoadColumns | None) -> Measured:
         if load is None:
             nothing = np.zeros(view.size, dtype=np.bool_)
             return Measured(np.zeros(view.size), np.zeros(view.size), nothing, nothing)
@@ -219,30 +209,30 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         return self._measured_figures(average, deviation, view, load)
 
     def _measured_figures(
-        self, average: FloatArray, deviation: FloatArray, view: NodeView, load: LoadColumns
+        self, average: fw.FloatArray, deviation: fw.FloatArray, view: fw.NodeView, load: fw.LoadColumns
     ) -> Measured:
         """Read one resource's figures, for all rows of the table."""
         everywhere = np.arange(view.size, dtype=np.intp)
         return measured_safe(average, deviation, fresh_rows(view, load, everywhere, self._staleness.max_age))
 
-    def _recent_use(self, unmeasured: UnmeasuredUse, view: NodeView, load: LoadColumns) -> FloatArray | float:
+    def _recent_use(self, unmeasured: UnmeasuredUse, view: fw.NodeView, load: fw.LoadColumns) -> fw.FloatArray | float:
         """Return the use of pods placed since the measurement, for all rows of the table."""
         return unmeasured.by_row(view, load)
 
-    def _unknown_load_risk(self, by_limits: FloatArray) -> FloatArray | float:
+    def _unknown_load_risk(self, by_limits: fw.FloatArray) -> fw.FloatArray | float:
         """Return the load risk of a resource without load: that of its limits."""
         return by_limits
 
     def _risk(
         self,
         resource: str,
-        pod: PodInfo,
-        view: NodeView,
-        load: LoadColumns | None,
+        pod: fw.PodInfo,
+        view: fw.NodeView,
+        load: fw.LoadColumns | None,
         seen: Measured,
-        known: BoolArray,
-        rows: RowArray,
-    ) -> FloatArray:
+        known: fw.BoolArray,
+        rows: fw.RowArray,
+    ) -> fw.FloatArray:
         """Return the total risk of one resource per row, 0 to 1 (computeRisk).
 
         Args:
@@ -258,12 +248,12 @@ class LowRiskOverCommitment(PreScorePlugin, ScorePlugin):
         request, limit = self._amounts[resource]
         requests, limits = view.summed(request), view.summed(limit)
         own_request, own_limit = request(pod), limit(pod)
-        by_limits = gather(
+        by_limits = fw.gather(
             view, limit_risk(np.minimum(requests + own_request, capacity), limits + own_limit, capacity), rows
         )
         recent = 0.0 if load is None else self._recent_use(self._unmeasured[resource], view, load)
         inputs = _risk_inputs(resource, seen, recent, requests, limits, capacity)
-        by_load = gather(view, self._risks[resource].by_row(*inputs), rows)
+        by_load = fw.gather(view, self._risks[resource].by_row(*inputs), rows)
         by_load = np.where(known, by_load, self._unknown_load_risk(by_limits))
         return total_risk(self._weights[resource], by_limits, by_load)
 
@@ -278,18 +268,18 @@ def _unmeasured() -> dict[str, UnmeasuredUse]:
 def _risk_inputs(
     resource: str,
     seen: Measured,
-    recent: FloatArray | float,
-    requests: FloatArray,
-    limits: FloatArray,
-    capacity: FloatArray,
-) -> tuple[FloatArray, ...]:
+    recent: fw.FloatArray | float,
+    requests: fw.FloatArray,
+    limits: fw.FloatArray,
+    capacity: fw.FloatArray,
+) -> tuple[fw.FloatArray, ...]:
     """What `load_risk` is computed from; `recent` is the use of pods that the measurement misses."""
     unit = 1.0 if resource == "cpu" else MEGA
     mu, sigma = resource_stats(seen.average, seen.deviation, capacity * unit, recent * unit).mu_sigma()
     return mu, sigma, np.minimum(requests, capacity), limits, capacity
 
 
-def gather_mask(view: NodeView, mask: BoolArray, rows: RowArray) -> BoolArray:
+def gather_mask(view: fw.NodeView, mask: fw.BoolArray, rows: fw.RowArray) -> fw.BoolArray:
     """Return a mask at rows."""
     return mask if rows is view.rows and view.dense else mask.take(rows, mode="clip")
 
@@ -300,10 +290,10 @@ class UpstreamLowRiskOverCommitment(LowRiskOverCommitment):
     """A node without load scores 0; one resource without load counts as without load risk; pods placed since the
     measurement do not count, and what pods request is upstream's sum."""
 
-    def _counted(self, resource: str) -> tuple[PodAmount, PodAmount]:
+    def _counted(self, resource: str) -> tuple[fw.PodAmount, fw.PodAmount]:
         return upstream_amounts(resource)
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray:
         """Return 0..100 per row."""
         if not self._limits_anything(pod):
             return np.zeros(len(rows), dtype=np.int64)
@@ -319,18 +309,18 @@ class UpstreamLowRiskOverCommitment(LowRiskOverCommitment):
         return np.where(blind, 0, scores)
 
     def _measured_figures(
-        self, average: FloatArray, deviation: FloatArray, view: NodeView, load: LoadColumns
+        self, average: fw.FloatArray, deviation: fw.FloatArray, view: fw.NodeView, load: fw.LoadColumns
     ) -> Measured:
         return measured_upstream(average, deviation)
 
-    def _recent_use(self, unmeasured: UnmeasuredUse, view: NodeView, load: LoadColumns) -> float:
+    def _recent_use(self, unmeasured: UnmeasuredUse, view: fw.NodeView, load: fw.LoadColumns) -> float:
         return 0.0
 
-    def _unknown_load_risk(self, by_limits: FloatArray) -> float:
+    def _unknown_load_risk(self, by_limits: fw.FloatArray) -> float:
         return 0.0
 
 
-def low_risk_over_commitment(args: LowRiskOverCommitmentArgs, context: PluginContext) -> LowRiskOverCommitment:
+def low_risk_over_commitment(args: LowRiskOverCommitmentArgs, context: fw.PluginContext) -> LowRiskOverCommitment:
     """Return the plugin as the profile's `compatibility` wants it."""
     plugin = UpstreamLowRiskOverCommitment if context.upstream else LowRiskOverCommitment
     return plugin(args, context)

@@ -6,38 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from scheduler import framework as fw
 from scheduler.catalog import NodeResourcesBalancedAllocationArgs
-from scheduler.framework import (
-    MAX_SCORE,
-    SKIP,
-    SUCCESS,
-    BoolArray,
-    CycleState,
-    DependsOn,
-    FloatArray,
-    IntArray,
-    Locality,
-    LocalPlugin,
-    Node,
-    Nodes,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    PreScorePlugin,
-    RowArray,
-    ScorePlugin,
-    ScoreRule,
-    Status,
-    gather,
-    scores_of,
-)
 from scheduler.plugins.noderesources.kernels import BASIC, balance_of_two, rate_change, used_fraction
 
 NAME = "NodeResourcesBalancedAllocation"
 _ALWAYS_COUNTED = ("cpu", "memory", "ephemeral-storage")
 
 
-class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, LocalPlugin):
+class NodeResourcesBalancedAllocation(fw.PreScorePlugin, fw.ScorePlugin, fw.LocalPlugin):
     """Scores 100 where all resources would be used by the same fraction; uses real requests, pod-level ones
     included.
 
@@ -46,52 +23,52 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, LocalPlugin):
 
     name = NAME
 
-    def __init__(self, args: NodeResourcesBalancedAllocationArgs, context: PluginContext) -> None:
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs, context: fw.PluginContext) -> None:
         self._resources = [spec.name for spec in args.resources]
         self._rates_change = context.kubernetes.rates_change_of_balance
 
-    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+    def pre_score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Status:
         """Skip for a pod that requests none of the resources."""
-        return SUCCESS if any(pod.spec.requests.get(name, 0) for name in self._resources) else SKIP
+        return fw.SUCCESS if any(pod.spec.requests.get(name, 0) for name in self._resources) else fw.SKIP
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray:
         """Return (1 - standard deviation of the fractions) * 100, truncated, or what the pod changes about it."""
         counted = self._counted_resources(pod)
         if len(counted) == 2:
-            return scores_of(self._score_rule(pod, counted, view), view, rows)
+            return fw.scores_of(self._score_rule(pod, counted, view), view, rows)
         after = _balance(view, rows, [(name, pod.spec.requests.get(name, 0)) for name in counted])
         if not self._rates_change:
             return after
         before = _balance(view, rows, [(name, 0) for name in counted])
         # As `rate_change`, in integers.
-        changed: IntArray = 50 + (50 + after - before) // 2
+        changed: fw.IntArray = 50 + (50 + after - before) // 2
         return changed
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Scores follow from the node's amounts and what its pods request."""
-        if self.pre_score(CycleState(), pod, view, view.rows).is_skip:
-            return Locality(scores=DependsOn.NOTHING)
+        if self.pre_score(fw.CycleState(), pod, view, view.rows).is_skip:
+            return fw.Locality(scores=fw.DependsOn.NOTHING)
         counted = self._counted_resources(pod)
         rule = self._score_rule(pod, counted, view) if len(counted) == 2 else None
-        return Locality(scores=DependsOn.PODS, score_rule=rule)
+        return fw.Locality(scores=fw.DependsOn.PODS, score_rule=rule)
 
-    def _counted_resources(self, pod: PodInfo) -> list[str]:
+    def _counted_resources(self, pod: fw.PodInfo) -> list[str]:
         """Return the resources that count for a pod: an extended one only if the pod requests it."""
         requests = pod.spec.requests
         return [name for name in self._resources if requests.get(name, 0) or name in _ALWAYS_COUNTED]
 
-    def _score_rule(self, pod: PodInfo, counted: list[str], view: NodeView) -> ScoreRule:
+    def _score_rule(self, pod: fw.PodInfo, counted: list[str], view: fw.NodeView) -> fw.ScoreRule:
         """Return the rule of `score` where two resources count."""
         first, second = counted
         request_of_first, request_of_second = (float(pod.spec.requests.get(name, 0)) for name in counted)
         all_have_both = view.complete and set(counted) == set(BASIC)
 
-        def rule(nodes: Nodes) -> Callable[[Node], Any]:
+        def rule(nodes: fw.Nodes) -> Callable[[fw.Node], Any]:
             allocatable_first, requested_first = nodes.allocatable(first), nodes.requested(first)
             allocatable_second, requested_second = nodes.allocatable(second), nodes.requested(second)
             fraction, at_least, floor = used_fraction(nodes), nodes.at_least, nodes.floor
 
-            def balance(node: Node, more_of_first: float, more_of_second: float) -> Any:
+            def balance(node: fw.Node, more_of_first: float, more_of_second: float) -> Any:
                 capacity_first, capacity_second = allocatable_first(node), allocatable_second(node)
                 if not all_have_both:
                     has_both = (capacity_first > 0.0) & (capacity_second > 0.0)
@@ -101,12 +78,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, LocalPlugin):
                     fraction(capacity_first, requested_first(node) + more_of_first),
                     fraction(capacity_second, requested_second(node) + more_of_second),
                 )
-                return score if all_have_both else nodes.select(has_both, score, float(MAX_SCORE))
+                return score if all_have_both else nodes.select(has_both, score, float(fw.MAX_SCORE))
 
-            def after(node: Node) -> Any:
+            def after(node: fw.Node) -> Any:
                 return balance(node, request_of_first, request_of_second)
 
-            def change(node: Node) -> Any:
+            def change(node: fw.Node) -> Any:
                 return rate_change(nodes, floor(after(node)), floor(balance(node, 0.0, 0.0)))
 
             return change if self._rates_change else after
@@ -114,23 +91,23 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, LocalPlugin):
         return rule
 
 
-def _balance(view: NodeView, rows: RowArray, requests: list[tuple[str, int]]) -> IntArray:
+def _balance(view: fw.NodeView, rows: fw.RowArray, requests: list[tuple[str, int]]) -> fw.IntArray:
     """Return (1 - standard deviation of the fractions) * 100, truncated, with these requests on top of what is
     requested."""
-    fractions: list[FloatArray] = []
-    present: list[BoolArray] = []
+    fractions: list[fw.FloatArray] = []
+    present: list[fw.BoolArray] = []
     for resource, request in requests:
-        allocatable = gather(view, view.allocatable(resource), rows)
-        requested = gather(view, view.requested(resource), rows) + request
+        allocatable = fw.gather(view, view.allocatable(resource), rows)
+        requested = fw.gather(view, view.requested(resource), rows) + request
         fractions.append(np.minimum(requested / np.maximum(allocatable, 1.0), 1.0))
         present.append(allocatable > 0)
     if not fractions:
-        return np.full(len(rows), MAX_SCORE, dtype=np.int64)
+        return np.full(len(rows), fw.MAX_SCORE, dtype=np.int64)
     score = (1.0 - _standard_deviation(fractions, present)) * 100.0
     return score.astype(np.int64)
 
 
-def _standard_deviation(fractions: list[FloatArray], present: list[BoolArray]) -> FloatArray:
+def _standard_deviation(fractions: list[fw.FloatArray], present: list[fw.BoolArray]) -> fw.FloatArray:
     """Return the population standard deviation over the resources that each node has; half the distance where these
     are two (balancedResourceScorer has that shortcut, and its digits differ)."""
     count = np.sum(present, axis=0)

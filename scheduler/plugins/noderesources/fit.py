@@ -6,44 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType, NodeResourcesFitArgs
-from scheduler.framework import (
-    NODE,
-    POD,
-    SUCCESS,
-    Code,
-    CycleState,
-    DependsOn,
-    EnqueueExtensions,
-    FilterPlugin,
-    FilterRule,
-    Hint,
-    HintRegistration,
-    IntArray,
-    Locality,
-    LocalPlugin,
-    Node,
-    NodeInfo,
-    Nodes,
-    NodeView,
-    ObjectReader,
-    Objects,
-    PluginContext,
-    PodInfo,
-    PreFilterPlugin,
-    PreFilterResult,
-    PreScorePlugin,
-    Resources,
-    RowArray,
-    ScorePlugin,
-    ScoreRule,
-    Status,
-    Verdicts,
-    gather,
-    masks_of,
-    scores_of,
-    verdicts_of,
-)
 from scheduler.helpers import (
     DEVICE_CLASS,
     ExtendedResources,
@@ -71,18 +35,24 @@ NAME = "NodeResourcesFit"
 _ALWAYS_SCORED = (*BASIC, "ephemeral-storage")
 
 
-def _class_generation(view: NodeView) -> int:
+def _class_generation(view: fw.NodeView) -> int:
     return view.objects.derived(ExtendedResources).generation
 
 
 class NodeResourcesFit(
-    PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, EnqueueExtensions, LocalPlugin, ObjectReader
+    fw.PreFilterPlugin,
+    fw.FilterPlugin,
+    fw.PreScorePlugin,
+    fw.ScorePlugin,
+    fw.EnqueueExtensions,
+    fw.LocalPlugin,
+    fw.ObjectReader,
 ):
     """Filter and score over cpu, memory, ephemeral storage and extended resources."""
 
     name = NAME
 
-    def __init__(self, args: NodeResourcesFitArgs, context: PluginContext) -> None:
+    def __init__(self, args: NodeResourcesFitArgs, context: fw.PluginContext) -> None:
         self._backs_resources = context.kubernetes.backs_extended_resources
         self._scores_pod_level = context.kubernetes.scores_pod_level
         self._wakes_at_shrunken_node = context.kubernetes.wakes_at_shrunken_node
@@ -90,7 +60,7 @@ class NodeResourcesFit(
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         strategy = args.strategy
-        self._objects: Objects | None = None
+        self._objects: fw.Objects | None = None
         self._weights = [(spec.name, spec.effective_weight) for spec in strategy.effective_resources]
         self._is_capacity_ratio = strategy.type == "RequestedToCapacityRatio"
         self._shape: Sequence[tuple[int, int]] = ()
@@ -101,35 +71,37 @@ class NodeResourcesFit(
             self._shape = [(point.utilization, point.score * 10) for point in points]
         self._most = strategy.type == "MostAllocated"
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Nothing to prepare: requests were reduced when the pod arrived. Never skipped, as every pod takes a pod
         slot."""
-        return None, SUCCESS
+        return None, fw.SUCCESS
 
-    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+    def pre_score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Status:
         """Nothing to prepare."""
-        return SUCCESS
+        return fw.SUCCESS
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject nodes without room, with every reason; unresolvable where the request exceeds the node itself."""
         if pod.spec.lists_much:
             _charge(state, pod, rows)
-        masks = masks_of(self._filter_rule(pod, view), view, rows)
+        masks = fw.masks_of(self._filter_rule(pod, view), view, rows)
         resources = self._checked(pod)
         exceeds_node = np.zeros(len(rows), dtype=np.bool_)
         for (resource, request), insufficient in zip(resources, masks[1:], strict=True):
             if insufficient.any():
-                exceeds_node |= insufficient & (request > gather(view, view.allocatable(resource), rows))
+                exceeds_node |= insufficient & (request > fw.gather(view, view.allocatable(resource), rows))
         reasons = ("Too many pods", *(f"Insufficient {resource}" for resource, _ in resources))
-        return verdicts_of(masks, reasons, Code.UNSCHEDULABLE, exceeds_node)
+        return fw.verdicts_of(masks, reasons, fw.Code.UNSCHEDULABLE, exceeds_node)
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray:
         """Score by the strategy: weighted mean over resources (resource_allocation.go, score)."""
         if pod.spec.lists_much:
             _charge(state, pod, rows)
-        return scores_of(self._score_rule(pod, view), view, rows)
+        return fw.scores_of(self._score_rule(pod, view), view, rows)
 
-    def _checked(self, pod: PodInfo) -> list[tuple[str, int]]:
+    def _checked(self, pod: fw.PodInfo) -> list[tuple[str, int]]:
         """Return what a pod requests of resources that are not ignored, in the order of upstream's message."""
         requests = pod.spec.requests
         return [
@@ -138,18 +110,18 @@ class NodeResourcesFit(
             if requests[resource] > 0 and not self._is_ignored(resource)
         ]
 
-    def _filter_rule(self, pod: PodInfo, view: NodeView) -> FilterRule:
+    def _filter_rule(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.FilterRule:
         """Return the rule of `filter`: too many pods, then each resource of `_checked`."""
         # Where a node has none of a backed resource, DynamicResources finds devices.
         resources = [(name, request, self._is_backed(name, view.objects)) for name, request in self._checked(pod)]
 
-        def rule(nodes: Nodes) -> Callable[[Node], Sequence[Any]]:
+        def rule(nodes: fw.Nodes) -> Callable[[fw.Node], Sequence[Any]]:
             count, allowed = nodes.column(nodes.view.pod_count), nodes.column(nodes.view.allowed_pods)
             amounts = [
                 (request, nodes.allocatable(name), nodes.requested(name), backed) for name, request, backed in resources
             ]
 
-            def failures(node: Node) -> Sequence[Any]:
+            def failures(node: fw.Node) -> Sequence[Any]:
                 masks = [too_many_pods(count(node), allowed(node))]
                 for request, allocatable_at, requested, backed in amounts:
                     allocatable = allocatable_at(node)
@@ -161,13 +133,13 @@ class NodeResourcesFit(
 
         return rule
 
-    def _score_rule(self, pod: PodInfo, view: NodeView) -> ScoreRule:
+    def _score_rule(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.ScoreRule:
         """Return the rule of `score`; for columns alone where `_needs_columns`."""
         scored = self._scored_resources(pod)
         # Then nothing is left out of the mean, which spares half of the arithmetic.
         all_count = not self._is_capacity_ratio and view.complete and {name for name, *_ in scored} <= set(BASIC)
 
-        def rule(nodes: Nodes) -> Callable[[Node], Any]:
+        def rule(nodes: fw.Nodes) -> Callable[[fw.Node], Any]:
             resources = [
                 (
                     nodes.allocatable(name),
@@ -179,7 +151,7 @@ class NodeResourcesFit(
                 for name, request, weight in scored
             ]
 
-            def mean_of_all(node: Node) -> Any:
+            def mean_of_all(node: fw.Node) -> Any:
                 total: Any = None
                 for allocatable, requested, request, weight, formula in resources:
                     score = formula(allocatable(node), requested(node) + request)
@@ -188,7 +160,7 @@ class NodeResourcesFit(
                     total = score if total is None else total + score
                 return total / weights
 
-            def mean(node: Node) -> Any:
+            def mean(node: fw.Node) -> Any:
                 total: Any = 0.0
                 divisor: Any = 0.0
                 for allocatable_at, requested, request, weight, formula in resources:
@@ -207,7 +179,7 @@ class NodeResourcesFit(
 
         return rule
 
-    def _formula(self, nodes: Nodes, *, wide: bool) -> Kernel:
+    def _formula(self, nodes: fw.Nodes, *, wide: bool) -> Kernel:
         """Return the score of one resource, by what is allocatable, at least 1, and what would be requested."""
         if self._is_capacity_ratio:
             percent = self._percent if wide else None
@@ -221,11 +193,11 @@ class NodeResourcesFit(
             )
         return most_requested_score(nodes) if self._most else least_requested_score(nodes)
 
-    def _needs_columns(self, pod: PodInfo, view: NodeView) -> bool:
+    def _needs_columns(self, pod: fw.PodInfo, view: fw.NodeView) -> bool:
         """Tell whether the formula is not worth a form for plain numbers."""
         return self._is_capacity_ratio or any(view.wide(name) for name, *_ in self._scored_resources(pod))
 
-    def _scored_resources(self, pod: PodInfo) -> list[tuple[str, int, float]]:
+    def _scored_resources(self, pod: fw.PodInfo) -> list[tuple[str, int, float]]:
         """Return the resources that count for a pod, what it requests and their weight: an extended one only if the
         pod requests it.
 
@@ -235,7 +207,7 @@ class NodeResourcesFit(
         requests = ((name, self._score_request(pod, name), float(weight)) for name, weight in self._weights)
         return [each for each in requests if each[0] in _ALWAYS_SCORED or each[1]]
 
-    def _score_request(self, pod: PodInfo, resource: str) -> int:
+    def _score_request(self, pod: fw.PodInfo, resource: str) -> int:
         """Return what counts of a pod's request for the score: since 1.38 that of the pod as a whole, where it has
         one."""
         spec = pod.spec
@@ -243,33 +215,33 @@ class NodeResourcesFit(
             return spec.pod_level.requests[resource] + spec.overhead.get(resource, 0)
         return spec.score_requests.get(resource, 0)
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Both follow from the node's amounts and what its pods request; of extended resources that may be devices also
         from the DeviceClasses."""
         by_classes = self._backs_resources and asks_for_devices(pod.spec.requests)
-        return Locality(
-            DependsOn.PODS,
-            DependsOn.PODS,
+        return fw.Locality(
+            fw.DependsOn.PODS,
+            fw.DependsOn.PODS,
             filter_rule=self._filter_rule(pod, view),
             score_rule=None if self._needs_columns(pod, view) else self._score_rule(pod, view),
             version=_class_generation if by_classes else None,
         )
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register pods that are deleted or shrink, and nodes that are added or grow."""
         node_actions = ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE
         return (
-            HintRegistration(POD, ActionType.DELETE, self._pod_deleted),
-            HintRegistration(POD, ActionType.UPDATE_POD_SCALE_DOWN, self._pod_scaled_down),
-            HintRegistration(NODE, node_actions, self._node_changed),
+            fw.HintRegistration(fw.POD, ActionType.DELETE, self._pod_deleted),
+            fw.HintRegistration(fw.POD, ActionType.UPDATE_POD_SCALE_DOWN, self._pod_scaled_down),
+            fw.HintRegistration(fw.NODE, node_actions, self._node_changed),
             *(
-                (HintRegistration(DEVICE_CLASS, ActionType.ADD | ActionType.UPDATE, self._class_changed),)
+                (fw.HintRegistration(DEVICE_CLASS, ActionType.ADD | ActionType.UPDATE, self._class_changed),)
                 if self._backs_resources
                 else ()
             ),
         )
 
-    def _is_backed(self, resource: str, objects: Objects) -> bool:
+    def _is_backed(self, resource: str, objects: fw.Objects) -> bool:
         """Tell whether a resource is the devices of a class, on nodes that have none of it."""
         if not self._backs_resources or not may_be_devices(resource):
             return False
@@ -281,49 +253,55 @@ class NodeResourcesFit(
         return resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
 
     @staticmethod
-    def _pod_deleted(pod: PodInfo, old: object, new: object) -> Hint:
-        assigned = isinstance(old, PodInfo) and bool(old.node_name or old.nominated_node)
-        return Hint.QUEUE if assigned else Hint.SKIP
+    def _pod_deleted(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+        assigned = isinstance(old, fw.PodInfo) and bool(old.node_name or old.nominated_node)
+        return fw.Hint.QUEUE if assigned else fw.Hint.SKIP
 
     @staticmethod
-    def _pod_scaled_down(pod: PodInfo, old: object, new: object) -> Hint:
-        if not isinstance(old, PodInfo) or not isinstance(new, PodInfo):
-            return Hint.QUEUE
+    def _pod_scaled_down(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+        if not isinstance(old, fw.PodInfo) or not isinstance(new, fw.PodInfo):
+            return fw.Hint.QUEUE
         if new.uid == pod.uid:
-            return Hint.QUEUE
+            return fw.Hint.QUEUE
         if not new.node_name:
-            return Hint.SKIP
+            return fw.Hint.SKIP
         wanted = (name for name, amount in pod.spec.requests.items() if amount > 0)
         return (
-            Hint.QUEUE if any(new.requests.get(name, 0) < old.requests.get(name, 0) for name in wanted) else Hint.SKIP
+            fw.Hint.QUEUE
+            if any(new.requests.get(name, 0) < old.requests.get(name, 0) for name in wanted)
+            else fw.Hint.SKIP
         )
 
-    def use_objects(self, objects: Objects) -> None:
+    def use_objects(self, objects: fw.Objects) -> None:
         """Take the store, for the hints."""
         self._objects = objects
 
     @staticmethod
-    def _class_changed(pod: PodInfo, old: object, new: object) -> Hint:
+    def _class_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
         if not isinstance(new, DeviceClass):
-            return Hint.QUEUE
+            return fw.Hint.QUEUE
         named, requests = new.spec.extended_resource_name or "", pod.spec.requests
         if isinstance(old, DeviceClass):
-            return Hint.QUEUE if named != (old.spec.extended_resource_name or "") and named in requests else Hint.SKIP
-        return Hint.QUEUE if named in requests or implicit_name(new) in requests else Hint.SKIP
+            return (
+                fw.Hint.QUEUE
+                if named != (old.spec.extended_resource_name or "") and named in requests
+                else fw.Hint.SKIP
+            )
+        return fw.Hint.QUEUE if named in requests or implicit_name(new) in requests else fw.Hint.SKIP
 
-    def _node_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
-        if not isinstance(new, NodeInfo):
-            return Hint.QUEUE
+    def _node_changed(self, pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+        if not isinstance(new, fw.NodeInfo):
+            return fw.Hint.QUEUE
         devices = self._devices_on(pod, new)
         if not _fits_empty(pod, new, devices):
-            return Hint.QUEUE if self._lost_its_node(pod, old, new) else Hint.SKIP
-        if devices or not isinstance(old, NodeInfo) or new.allowed_pods > old.allowed_pods:
-            return Hint.QUEUE
+            return fw.Hint.QUEUE if self._lost_its_node(pod, old, new) else fw.Hint.SKIP
+        if devices or not isinstance(old, fw.NodeInfo) or new.allowed_pods > old.allowed_pods:
+            return fw.Hint.QUEUE
         wanted = (name for name, amount in pod.spec.requests.items() if amount > 0)
         grew = any(new.allocatable.get(name, 0) > old.allocatable.get(name, 0) for name in wanted)
-        return Hint.QUEUE if grew else Hint.SKIP
+        return fw.Hint.QUEUE if grew else fw.Hint.SKIP
 
-    def _devices_on(self, pod: PodInfo, node: NodeInfo) -> Collection[str]:
+    def _devices_on(self, pod: fw.PodInfo, node: fw.NodeInfo) -> Collection[str]:
         """Return the resources that a pod requests and that would be devices on a node."""
         requests, objects = pod.spec.requests, self._objects
         if not self._backs_resources or objects is None or not asks_for_devices(requests):
@@ -331,7 +309,7 @@ class NodeResourcesFit(
         absent = [name for name, amount in requests.items() if amount > 0 and not node.allocatable.get(name, 0)]
         return {name for name in absent if self._is_backed(name, objects)}
 
-    def _lost_its_node(self, pod: PodInfo, old: object, new: NodeInfo) -> bool:
+    def _lost_its_node(self, pod: fw.PodInfo, old: object, new: fw.NodeInfo) -> bool:
         """Tell whether the nominated node became too small for a pod, which may then preempt elsewhere. Of extended
         resources a node may have none for a moment, while their plugin restarts: these do not count."""
         if not self._wakes_at_shrunken_node or pod.nominated_node != new.name or pod.scheduling_group:
@@ -339,25 +317,25 @@ class NodeResourcesFit(
         native = {name: pod.spec.requests.get(name, 0) for name in (*BASIC, "ephemeral-storage")}
         return (
             not covers(new.allocatable, native)
-            and isinstance(old, NodeInfo)
+            and isinstance(old, fw.NodeInfo)
             and _fits_empty(pod, old, self._devices_on(pod, old))
         )
 
 
-def _fits_empty(pod: PodInfo, node: NodeInfo, devices: Collection[str]) -> bool:
+def _fits_empty(pod: fw.PodInfo, node: fw.NodeInfo, devices: Collection[str]) -> bool:
     """Tell whether a pod would fit a node that no other pod runs on; `devices` are resources that the node need not
     have."""
     own = {name: amount for name, amount in pod.spec.requests.items() if name not in devices}
     return node.allowed_pods > 0 and covers(node.allocatable, own)
 
 
-def _in_message_order(requests: Resources) -> list[str]:
+def _in_message_order(requests: fw.Resources) -> list[str]:
     """Return resource names in the order upstream reports them: cpu, memory, ephemeral-storage, then the others by
     name."""
     basic = [name for name in ("cpu", "memory", "ephemeral-storage") if name in requests]
     return [*basic, *sorted(requests.keys() - basic)]
 
 
-def _charge(state: CycleState, pod: PodInfo, rows: RowArray) -> None:
+def _charge(state: fw.CycleState, pod: fw.PodInfo, rows: fw.RowArray) -> None:
     requested = sum(1 for amount in pod.spec.requests.values() if amount)
     state.work.charge(len(pod.spec.requests) + requested * (20 + len(rows) // 50), "resources x nodes")

@@ -5,36 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType, NodeResourceTopologyMatchArgs
-from scheduler.framework import (
-    MAX_SCORE,
-    NODE,
-    POD,
-    SUCCESS,
-    BoolArray,
-    Code,
-    CycleState,
-    DependsOn,
-    EnqueueExtensions,
-    FilterPlugin,
-    HintRegistration,
-    IntArray,
-    Locality,
-    LocalPlugin,
-    NodeView,
-    ObjectReader,
-    Objects,
-    PluginContext,
-    PodInfo,
-    PostBindPlugin,
-    PreFilterPlugin,
-    PreFilterResult,
-    ReservePlugin,
-    RowArray,
-    ScorePlugin,
-    Status,
-    Verdicts,
-)
 from scheduler.plugins.noderesourcetopologymatch import leastnuma
 from scheduler.plugins.noderesourcetopologymatch.align import (
     MESSAGES,
@@ -67,14 +39,14 @@ _ON_EVERY_NODE = frozenset({"cpu", "memory", "pods", "ephemeral-storage"})
 
 
 class NodeResourceTopologyMatch(
-    PreFilterPlugin,
-    FilterPlugin,
-    ScorePlugin,
-    ReservePlugin,
-    PostBindPlugin,
-    EnqueueExtensions,
-    LocalPlugin,
-    ObjectReader,
+    fw.PreFilterPlugin,
+    fw.FilterPlugin,
+    fw.ScorePlugin,
+    fw.ReservePlugin,
+    fw.PostBindPlugin,
+    fw.EnqueueExtensions,
+    fw.LocalPlugin,
+    fw.ObjectReader,
 ):
     """Filter and score by the zones in NodeResourceTopology objects. A node without one passes, and scores 0.
 
@@ -84,7 +56,7 @@ class NodeResourceTopologyMatch(
 
     name = NAME
 
-    def __init__(self, args: NodeResourceTopologyMatchArgs, context: PluginContext) -> None:
+    def __init__(self, args: NodeResourceTopologyMatchArgs, context: fw.PluginContext) -> None:
         strategy = args.scoring_strategy
         self._strategy = None
         if strategy.type != _LEAST_NUMA_NODES:
@@ -100,7 +72,7 @@ class NodeResourceTopologyMatch(
         self._resync: Resync | None = None
         self._cache = self._new_cache(args, context)
 
-    def _new_cache(self, args: NodeResourceTopologyMatchArgs, context: PluginContext) -> TopologyCache:
+    def _new_cache(self, args: NodeResourceTopologyMatchArgs, context: fw.PluginContext) -> TopologyCache:
         handle = context.handle
         if args.discard_reserved_nodes:
             discard_reserved = UpstreamDiscardReserved if context.upstream else DiscardReserved
@@ -115,11 +87,13 @@ class NodeResourceTopologyMatch(
             self._resync = Resync(cache, handle, period, wakes=not context.upstream)
         return cache
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Let every node through: upstream notes the victims of a dry run from here on, which a view shows anyway."""
-        return None, SUCCESS
+        return None, fw.SUCCESS
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject nodes of the policy single-numa-node on which the pod, or one of its containers, fits no zone."""
         needs = self._needs.of(pod.spec)
         if needs.ignored:
@@ -127,7 +101,7 @@ class NodeResourceTopologyMatch(
         _charge(state, pod, rows)
         self._cache.refresh(view.objects)
         stale = self._stale(view, rows)
-        reasons: IntArray = stale.astype(np.int64)
+        reasons: fw.IntArray = stale.astype(np.int64)
         shortfalls = Shortfalls(reasons)
         for part in self._cache.table.parts(view, rows):
             if part.group.manager.policy != SINGLE_NUMA_NODE:
@@ -144,10 +118,10 @@ class NodeResourceTopologyMatch(
         if not reasons.any():
             return None
         self._record_rejection(pod, view, rows[reasons > 1])
-        codes = np.where(reasons > 0, Code.UNSCHEDULABLE, 0).astype(np.int8)
+        codes = np.where(reasons > 0, fw.Code.UNSCHEDULABLE, 0).astype(np.int8)
         bits = np.where(reasons > 0, np.left_shift(1, np.maximum(reasons - 1, 0)), 0)
         if self._upstream:
-            return Verdicts(codes, bits, _REASONS, detail=shortfalls.of_row)
+            return fw.Verdicts(codes, bits, _REASONS, detail=shortfalls.of_row)
         # Upstream's words name no resource and no amounts.
         texts = tuple(with_missing(words, shortfalls.of_reason(number)) for number, words in enumerate(_REASONS, 1))
 
@@ -155,69 +129,69 @@ class NodeResourceTopologyMatch(
             number = int(reasons[index])
             return (with_missing(_REASONS[number - 1], shortfalls.of_row(index)),) if number else ()
 
-        return Verdicts(codes, bits, texts, describe)
+        return fw.Verdicts(codes, bits, texts, describe)
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray:
         """Score by the strategy. Pods that are not Guaranteed take nothing of a zone for themselves: all nodes are
         equally good."""
         needs = self._needs.of(pod.spec)
         if not needs.guaranteed:
-            return np.full(len(rows), MAX_SCORE, dtype=np.int64)
+            return np.full(len(rows), fw.MAX_SCORE, dtype=np.int64)
         _charge(state, pod, rows)
         self._cache.refresh(view.objects)
-        scores: IntArray = np.zeros(len(rows), dtype=np.int64)
+        scores: fw.IntArray = np.zeros(len(rows), dtype=np.int64)
         for part in self._cache.table.parts(view, rows):
             scores[part.positions] = self._score(part, state, view, needs)
         scores[self._stale(view, rows)] = 0
         return scores
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Pods that take nothing of a zone for themselves find all nodes equally good; some are not filtered either."""
         needs = self._needs.of(pod.spec)
-        return Locality(
-            filters=DependsOn.NOTHING if needs.ignored else DependsOn.ANYTHING,
-            scores=DependsOn.ANYTHING if needs.guaranteed else DependsOn.NODE,
+        return fw.Locality(
+            filters=fw.DependsOn.NOTHING if needs.ignored else fw.DependsOn.ANYTHING,
+            scores=fw.DependsOn.ANYTHING if needs.guaranteed else fw.DependsOn.NODE,
             part=b"",
         )
 
-    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+    def reserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> fw.Status:
         """Note that the pod is on its way to the node."""
         self._cache.reserve(pod, node)
         if self._resync is not None:
             self._resync.placed(pod)
-        return SUCCESS
+        return fw.SUCCESS
 
-    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def unreserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> None:
         """Note that the pod does not go to the node after all."""
         self._cache.unreserve(pod, node)
 
-    async def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    async def post_bind(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> None:
         """Note that the pod is bound."""
         self._cache.bound(pod, node)
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register deleted pods, nodes that are added or change in size, and what the agents publish."""
         return (
-            HintRegistration(POD, ActionType.DELETE),
-            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE),
-            HintRegistration(KIND, ActionType.ADD | ActionType.UPDATE),
+            fw.HintRegistration(fw.POD, ActionType.DELETE),
+            fw.HintRegistration(fw.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE),
+            fw.HintRegistration(KIND, ActionType.ADD | ActionType.UPDATE),
         )
 
-    def use_objects(self, objects: Objects) -> None:
+    def use_objects(self, objects: fw.Objects) -> None:
         """Begin to compare what is published with the pods on the nodes, where that is called for."""
         if self._resync is not None:
             self._resync.start(objects)
 
-    def _stale(self, view: NodeView, rows: RowArray) -> BoolArray:
+    def _stale(self, view: fw.NodeView, rows: fw.RowArray) -> fw.BoolArray:
         nodes = set(self._cache.stale())
         if self._cache.closes_promised_nodes:
             nodes.update(assignment.node for assignment in view.overlay_assignments if assignment.sign > 0)
-        marked: BoolArray = np.zeros(view.size, dtype=np.bool_)
+        marked: fw.BoolArray = np.zeros(view.size, dtype=np.bool_)
         if nodes:
             marked[[row for name in nodes if (row := view.row(name)) >= 0]] = True
         return marked[rows]
 
-    def _available(self, part: Part, state: CycleState, view: NodeView) -> IntArray:
+    def _available(self, part: Part, state: fw.CycleState, view: fw.NodeView) -> fw.IntArray:
         """What the zones have left, less what other pods of this attempt are promised: read only."""
         group = part.group
         available = group.available.take(part.members, axis=0)
@@ -241,7 +215,7 @@ class NodeResourceTopologyMatch(
                         available[index, :, column] = np.maximum(available[index, :, column] - amount, 0)
         return available
 
-    def _score(self, part: Part, state: CycleState, view: NodeView, needs: Needs) -> IntArray:
+    def _score(self, part: Part, state: fw.CycleState, view: fw.NodeView, needs: Needs) -> fw.IntArray:
         group, available = part.group, self._available(part, state, view)
         if self._strategy is None:
             return leastnuma.score(group, available, needs, self._debited_zone)
@@ -249,13 +223,13 @@ class NodeResourceTopologyMatch(
             return np.zeros(len(available), dtype=np.int64)
         return score(self._strategy, group, available, needs)
 
-    def _record_rejection(self, pod: PodInfo, view: NodeView, rejecting_rows: RowArray) -> None:
+    def _record_rejection(self, pod: fw.PodInfo, view: fw.NodeView, rejecting_rows: fw.RowArray) -> None:
         if isinstance(self._cache, OverReserve):
             self._cache.mark_maybe_over_reserved(view.name(row) for row in rejecting_rows.tolist())
         if self._resync is not None:
             self._resync.pod_rejected(pod)
 
-    def _count(self, state: CycleState, view: NodeView, rows: RowArray, stale: BoolArray) -> None:
+    def _count(self, state: fw.CycleState, view: fw.NodeView, rows: fw.RowArray, stale: fw.BoolArray) -> None:
         table = self._cache.table
         missing = table.missing(view, rows)
         state.count(f"stale_topology/{NAME}", int(np.count_nonzero(stale)))
@@ -263,17 +237,17 @@ class NodeResourceTopologyMatch(
         state.count(f"flawed_topology/{NAME}", table.flawed(view, rows))
 
 
-def _has_resource(view: NodeView, rows: RowArray, resource: str) -> BoolArray:
+def _has_resource(view: fw.NodeView, rows: fw.RowArray, resource: str) -> fw.BoolArray:
     """Tell which nodes have a resource at all, be it none of it."""
     if resource in _ON_EVERY_NODE:
         return np.ones(len(rows), dtype=np.bool_)
-    have: BoolArray = view.allocatable(resource)[rows] > 0
+    have: fw.BoolArray = view.allocatable(resource)[rows] > 0
     for index in np.flatnonzero(~have).tolist():
         have[index] = resource in view.info(int(rows[index])).allocatable
     return have
 
 
-def _charge(state: CycleState, pod: PodInfo, rows: RowArray) -> None:
+def _charge(state: fw.CycleState, pod: fw.PodInfo, rows: fw.RowArray) -> None:
     if pod.spec.lists_much:
         # A few passes of numpy over all zones of all nodes.
         requests = sum(1 + len(container.requests) for container in pod.spec.containers)

@@ -7,32 +7,8 @@ from functools import partial
 
 import numpy as np
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType
-from scheduler.framework import (
-    MAX_REASONS,
-    POD,
-    SKIP,
-    SUCCESS,
-    BoolArray,
-    Code,
-    CycleState,
-    DependsOn,
-    EnqueueExtensions,
-    FilterPlugin,
-    Hint,
-    HintRegistration,
-    Locality,
-    LocalPlugin,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    PreFilterPlugin,
-    PreFilterResult,
-    RowArray,
-    Status,
-    Verdicts,
-    reject,
-)
 from scheduler.helpers.csimigration import is_migration_on, migration_of, source_of
 from scheduler.helpers.volumes import (
     ATTACHMENT,
@@ -59,12 +35,12 @@ from scheduler.plugins.nodevolumelimits.attachable import (
 REASON = "node(s) exceed max volume count"
 
 
-class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, LocalPlugin):
+class NodeVolumeLimits(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.LocalPlugin):
     """Filter over what drivers allow per node, and what is attached or about to be."""
 
     name = "NodeVolumeLimits"
 
-    def __init__(self, args: object, context: PluginContext) -> None:
+    def __init__(self, args: object, context: fw.PluginContext) -> None:
         # Unbound claims are counted under a made-up handle, which must not meet a real one.
         self._prefix = secrets.token_hex(16)
         self._attachments = AttachmentIndex()
@@ -72,11 +48,13 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, LocalPl
         self._all_migrated = context.kubernetes.migrates_portworx
         self._rejects_missing_drivers = context.kubernetes.rejects_missing_drivers
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Skip pods without a volume that a driver could have to attach."""
-        return None, SUCCESS if pod.spec.attachable else SKIP
+        return None, fw.SUCCESS if pod.spec.attachable else fw.SKIP
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject nodes where a driver of the pod's volumes has no slot left, or that lack one that must be there."""
         columns = self._nodes.columns(view)
         state.work.charge(5 * pod.spec.attachable * len(columns.examples), "volumes of the pod x kinds of CSINodes")
@@ -93,7 +71,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, LocalPl
         except MissingClaim as missing:
             everywhere = np.ones(len(rows), dtype=np.bool_)
             reason = f"looking up PVC {pod.namespace}/{missing.name}: {claim_not_found(missing.name)}"
-            return reject(everywhere, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reason)
+            return fw.reject(everywhere, fw.Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reason)
         # Of all nodes, not of those that are left: which these are depends on how the attempt is made.
         attached = int(view.attachable[near].sum())
         units = 5 * attached + int(near.sum()) * (20 + pod.spec.attachable // 5)
@@ -107,24 +85,24 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, LocalPl
             row = int(rows[index])
             full[index] = self._exceeds_limits(volumes[int(columns.migration_kinds[row])], columns, view, row)
         if not lacking:
-            return reject(full, Code.UNSCHEDULABLE, REASON)
+            return fw.reject(full, fw.Code.UNSCHEDULABLE, REASON)
         reasons = {REASON: full} | {
             f"{name} CSI driver is not installed on the node": at for name, at in lacking.items()
         }
         bits = np.zeros(len(rows), dtype=np.int64)
         for number, rejected in enumerate(reasons.values()):
-            bits |= rejected.astype(np.int64) << min(number, MAX_REASONS - 1)
-        codes = np.where(bits != 0, Code.UNSCHEDULABLE, 0).astype(np.int8)
-        return Verdicts(codes, bits, tuple(reasons)[:MAX_REASONS])
+            bits |= rejected.astype(np.int64) << min(number, fw.MAX_REASONS - 1)
+        codes = np.where(bits != 0, fw.Code.UNSCHEDULABLE, 0).astype(np.int8)
+        return fw.Verdicts(codes, bits, tuple(reasons)[: fw.MAX_REASONS])
 
     def _lacking(
-        self, volumes: Mapping[int, Volumes], columns: Columns, view: NodeView, rows: RowArray
-    ) -> dict[str, BoolArray]:
+        self, volumes: Mapping[int, Volumes], columns: Columns, view: fw.NodeView, rows: fw.RowArray
+    ) -> dict[str, fw.BoolArray]:
         """Return by driver the rows without it, of drivers that reject such nodes (checkCSIDriverOnNode).
 
         A row is there once, with the first driver by name; upstream takes any.
         """
-        lacking: dict[str, BoolArray] = {}
+        lacking: dict[str, fw.BoolArray] = {}
         if not self._rejects_missing_drivers:
             return lacking
         known = np.zeros(len(rows), dtype=np.bool_)
@@ -141,7 +119,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, LocalPl
                 known |= absent
         return lacking
 
-    def _may_exceed_limits(self, new: Volumes, columns: Columns, view: NodeView) -> BoolArray:
+    def _may_exceed_limits(self, new: Volumes, columns: Columns, view: fw.NodeView) -> fw.BoolArray:
         """Return where a limit would be exceeded if no volume were shared and all were the driver's; others fit."""
         near = np.zeros(view.size, dtype=np.bool_)
         most = view.attachable + self._attachments.counts(view)
@@ -150,7 +128,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, LocalPl
                 near |= most > columns.limits[driver] - count
         return near
 
-    def _exceeds_limits(self, new: Volumes, columns: Columns, view: NodeView, row: int) -> bool:
+    def _exceeds_limits(self, new: Volumes, columns: Columns, view: fw.NodeView, row: int) -> bool:
         migrated = self._is_migrated(columns.examples[int(columns.migration_kinds[row])])
         attached: Volumes = {}
         for other in view.pods_on(row):
@@ -168,51 +146,55 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin, EnqueueExtensions, LocalPl
     def _is_migrated(self, node: CSINode | None) -> IsMigrated:
         return partial(is_migration_on, node=node, all_nodes=self._all_migrated)
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Pods without volumes to attach pass."""
-        return Locality(filters=DependsOn.ANYTHING if pod.spec.attachable else DependsOn.NOTHING)
+        return fw.Locality(filters=fw.DependsOn.ANYTHING if pod.spec.attachable else fw.DependsOn.NOTHING)
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register limits that appear or grow, deleted pods and attachments, and the pod's claim."""
         return (
-            HintRegistration(CSI_NODE, ActionType.ADD),
-            HintRegistration(CSI_NODE, ActionType.UPDATE, _csi_node_changed),
-            HintRegistration(POD, ActionType.DELETE, _pod_deleted),
-            HintRegistration(CLAIM, ActionType.ADD, _claim_added, CLAIM_CONCERN),
-            HintRegistration(ATTACHMENT, ActionType.DELETE, _volume_detached),
+            fw.HintRegistration(CSI_NODE, ActionType.ADD),
+            fw.HintRegistration(CSI_NODE, ActionType.UPDATE, _csi_node_changed),
+            fw.HintRegistration(fw.POD, ActionType.DELETE, _pod_deleted),
+            fw.HintRegistration(CLAIM, ActionType.ADD, _claim_added, CLAIM_CONCERN),
+            fw.HintRegistration(ATTACHMENT, ActionType.DELETE, _volume_detached),
         )
 
 
-def _csi_node_changed(pod: PodInfo, old: object, new: object) -> Hint:
+def _csi_node_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
     if not isinstance(old, CSINode) or not isinstance(new, CSINode):
-        return Hint.QUEUE
+        return fw.Hint.QUEUE
     if drivers_of(new) - drivers_of(old):
         # Upstream, too, rejects nodes without a driver, but is woken by its limit only.
-        return Hint.QUEUE
+        return fw.Hint.QUEUE
     before = limits_of(old)
-    return Hint.QUEUE if any(limit > before.get(driver, 0) for driver, limit in limits_of(new).items()) else Hint.SKIP
+    return (
+        fw.Hint.QUEUE
+        if any(limit > before.get(driver, 0) for driver, limit in limits_of(new).items())
+        else fw.Hint.SKIP
+    )
 
 
-def _pod_deleted(pod: PodInfo, old: object, new: object) -> Hint:
-    if not isinstance(old, PodInfo):
-        return Hint.QUEUE
+def _pod_deleted(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+    if not isinstance(old, fw.PodInfo):
+        return fw.Hint.QUEUE
     assigned = old.node_name or old.nominated_node
-    return Hint.QUEUE if assigned and old.spec.attachable else Hint.SKIP
+    return fw.Hint.QUEUE if assigned and old.spec.attachable else fw.Hint.SKIP
 
 
-def _claim_added(pod: PodInfo, old: object, new: object) -> Hint:
+def _claim_added(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
     if not isinstance(new, PersistentVolumeClaim):
-        return Hint.QUEUE
-    return Hint.QUEUE if uses_claim(pod, new) else Hint.SKIP
+        return fw.Hint.QUEUE
+    return fw.Hint.QUEUE if uses_claim(pod, new) else fw.Hint.SKIP
 
 
-def _volume_detached(pod: PodInfo, old: object, new: object) -> Hint:
+def _volume_detached(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
     if not isinstance(old, VolumeAttachment):
-        return Hint.QUEUE
+        return fw.Hint.QUEUE
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
-            return Hint.QUEUE
+            return fw.Hint.QUEUE
         source = source_of(volume)
         if source is not None and migration_of(source).driver == old.spec.attacher:
-            return Hint.QUEUE
-    return Hint.SKIP
+            return fw.Hint.QUEUE
+    return fw.Hint.SKIP

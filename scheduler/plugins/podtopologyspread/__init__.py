@@ -5,39 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from msgspec import Struct, field
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType, KubernetesVersion, PodTopologySpreadArgs
-from scheduler.framework import (
-    NODE,
-    POD,
-    SKIP,
-    SUCCESS,
-    Code,
-    CycleState,
-    DependsOn,
-    EnqueueExtensions,
-    FilterPlugin,
-    Hint,
-    HintRegistration,
-    IntArray,
-    Locality,
-    LocalPlugin,
-    NodeInfo,
-    NodeView,
-    Objects,
-    PluginContext,
-    PodInfo,
-    PreFilterExtensions,
-    PreFilterPlugin,
-    PreFilterResult,
-    PreScorePlugin,
-    RowArray,
-    ScoreNormalizer,
-    ScorePlugin,
-    Status,
-    Verdicts,
-    failure,
-    gather_codes,
-)
 from scheduler.kube.model import TopologySpreadConstraint
 from scheduler.plugins.podtopologyspread.constraints import (
     HARD,
@@ -58,7 +27,7 @@ from scheduler.plugins.podtopologyspread.scoring import PreScoreState, normalize
 
 # Which events may make room for a pod that was rejected for its spread.
 
-ConstraintsOf = Callable[[PodInfo], Sequence[Constraint]]
+ConstraintsOf = Callable[[fw.PodInfo], Sequence[Constraint]]
 _A = ActionType
 
 
@@ -69,18 +38,21 @@ class SpreadHints:
         self._constraints_of = constraints_of
         self._counts_nominated = kubernetes.nominated_pods_spread
 
-    def registrations(self) -> tuple[HintRegistration, ...]:
+    def registrations(self) -> tuple[fw.HintRegistration, ...]:
         """Return the events of interest with their hints."""
         pods = _A.ADD | _A.DELETE | _A.UPDATE_POD_LABEL | _A.UPDATE_POD_TOLERATION
         nodes = _A.ADD | _A.DELETE | _A.UPDATE_NODE_LABEL | _A.UPDATE_NODE_TAINT
-        return (HintRegistration(POD, pods, self.pod_changed), HintRegistration(NODE, nodes, self.node_changed))
+        return (
+            fw.HintRegistration(fw.POD, pods, self.pod_changed),
+            fw.HintRegistration(fw.NODE, nodes, self.node_changed),
+        )
 
-    def pod_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
+    def pod_changed(self, pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
         """A matching pod came or went, or a pod began or ceased to match; or the pod itself tolerates more."""
-        before = old if isinstance(old, PodInfo) else None
-        after = new if isinstance(new, PodInfo) else None
+        before = old if isinstance(old, fw.PodInfo) else None
+        after = new if isinstance(new, fw.PodInfo) else None
         if any(other is not None and not self._concerns(other, pod) for other in (before, after)):
-            return Hint.SKIP
+            return fw.Hint.SKIP
         constraints = self._constraints_of(pod)
         if before is None or after is None:
             labels = after.labels if after is not None else before.labels if before is not None else {}
@@ -90,7 +62,7 @@ class SpreadHints:
             and after.spec.tolerations != before.spec.tolerations
             and any(constraint.honor_taints for constraint in constraints)
         ):
-            return Hint.QUEUE
+            return fw.Hint.QUEUE
         return _queue_if(
             any(
                 constraint.selector.matches(before.labels) != constraint.selector.matches(after.labels)
@@ -98,21 +70,21 @@ class SpreadHints:
             )
         )
 
-    def _concerns(self, other: PodInfo, pod: PodInfo) -> bool:
+    def _concerns(self, other: fw.PodInfo, pod: fw.PodInfo) -> bool:
         placed = bool(other.node_name or (self._counts_nominated and other.nominated_node))
         return other.uid == pod.uid or (placed and other.namespace == pod.namespace)
 
-    def node_changed(self, pod: PodInfo, old: object, new: object) -> Hint:
+    def node_changed(self, pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
         """A node that has all keys came or went, moved to another domain, or has other taints."""
         constraints = self._constraints_of(pod)
-        before = old if isinstance(old, NodeInfo) else None
-        after = new if isinstance(new, NodeInfo) else None
+        before = old if isinstance(old, fw.NodeInfo) else None
+        after = new if isinstance(new, fw.NodeInfo) else None
         had = before is not None and _has_keys(before.labels, constraints)
         has_keys = after is not None and _has_keys(after.labels, constraints)
         if before is None or after is None:
             return _queue_if(had or has_keys)
         if had != has_keys:
-            return Hint.QUEUE
+            return fw.Hint.QUEUE
         moved = any(
             before.labels.get(constraint.topology_key) != after.labels.get(constraint.topology_key)
             for constraint in constraints
@@ -124,8 +96,8 @@ def _has_keys(labels: Mapping[str, str], constraints: Sequence[Constraint]) -> b
     return all(constraint.topology_key in labels for constraint in constraints)
 
 
-def _queue_if(condition: bool) -> Hint:
-    return Hint.QUEUE if condition else Hint.SKIP
+def _queue_if(condition: bool) -> fw.Hint:
+    return fw.Hint.QUEUE if condition else fw.Hint.SKIP
 
 
 REASON_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
@@ -140,7 +112,7 @@ class _ConstraintCounts(Struct):
     """A constraint in one attempt: matching pods per domain (TpValueToMatchNum), and the domains there are."""
 
     constraint: Constraint
-    counts: IntArray
+    counts: fw.IntArray
     counted: CountedNodes
     matches_self: bool
     owned: bool = False
@@ -178,20 +150,20 @@ class _PreFilterState(Struct):
 
 
 class PodTopologySpread(
-    PreFilterPlugin,
-    FilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-    PreFilterExtensions,
-    ScoreNormalizer,
-    EnqueueExtensions,
-    LocalPlugin,
+    fw.PreFilterPlugin,
+    fw.FilterPlugin,
+    fw.PreScorePlugin,
+    fw.ScorePlugin,
+    fw.PreFilterExtensions,
+    fw.ScoreNormalizer,
+    fw.EnqueueExtensions,
+    fw.LocalPlugin,
 ):
     """Filter on hard constraints, score by soft ones."""
 
     name = "PodTopologySpread"
 
-    def __init__(self, args: PodTopologySpreadArgs, context: PluginContext) -> None:
+    def __init__(self, args: PodTopologySpreadArgs, context: fw.PluginContext) -> None:
         self._uses_system_defaults = args.defaulting_type == "System"
         self._constraints = Constraints(
             _SYSTEM_DEFAULTS if self._uses_system_defaults else args.default_constraints, context.kubernetes
@@ -199,18 +171,20 @@ class PodTopologySpread(
         self._node_sets = NodeSets()
         self._kubernetes = context.kubernetes
         # Hints get no view; the store of other objects is the same one for every view of a daemon.
-        self._objects: Objects | None = None
+        self._objects: fw.Objects | None = None
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Look up the counts per domain; skip without a hard constraint."""
         self._objects = view.objects
         self._charge_for_services(state, pod, view, HARD)
         try:
             constraints = self._constraints.of(pod, view.objects, HARD)
         except ValueError as error:
-            return None, failure(str(error))
+            return None, fw.failure(str(error))
         if not constraints:
-            return None, SKIP
+            return None, fw.SKIP
         charge(state, pod, view, constraints)
         keys = [constraint.topology_key for constraint in constraints]
         filter_state = _PreFilterState()
@@ -224,21 +198,25 @@ class PodTopologySpread(
                 # Here every node is rejected, and the first constraint that rejects it is what counts.
                 break
         state.write(self.name, filter_state)
-        return None, SUCCESS
+        return None, fw.SUCCESS
 
-    def _charge_for_services(self, state: CycleState, pod: PodInfo, view: NodeView, action: str) -> None:
+    def _charge_for_services(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, action: str) -> None:
         if not pod.spec.topology_spread and self._constraints.has_defaults(action):
             charge_for_services(state, pod, view)
 
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, view: NodeView, row: int) -> None:
+    def add_pod(self, state: fw.CycleState, pod: fw.PodInfo, added: fw.PodInfo, view: fw.NodeView, row: int) -> None:
         """Count a pod put on a node."""
         self._update(state, pod, added, view, row, 1)
 
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, view: NodeView, row: int) -> None:
+    def remove_pod(
+        self, state: fw.CycleState, pod: fw.PodInfo, removed: fw.PodInfo, view: fw.NodeView, row: int
+    ) -> None:
         """No longer count a pod taken from a node."""
         self._update(state, pod, removed, view, row, -1)
 
-    def _update(self, state: CycleState, pod: PodInfo, other: PodInfo, view: NodeView, row: int, amount: int) -> None:
+    def _update(
+        self, state: fw.CycleState, pod: fw.PodInfo, other: fw.PodInfo, view: fw.NodeView, row: int, amount: int
+    ) -> None:
         filter_state = state.read(self.name, _PreFilterState)
         if filter_state is None or other.namespace != pod.namespace:
             return
@@ -250,14 +228,14 @@ class PodTopologySpread(
             if code >= 0 and (nodes is None or nodes.mask[row]) and hard.constraint.selector.matches(other.labels):
                 hard.add(code, amount)
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject nodes that lack a key, or whose domain would exceed the emptiest one by more than maxSkew."""
         filter_state = state.read(self.name, _PreFilterState)
         if filter_state is None:
             return None
-        verdict: IntArray | None = None
+        verdict: fw.IntArray | None = None
         for hard in filter_state.constraints:
-            codes = gather_codes(view, view.labels(hard.constraint.topology_key).codes, rows)
+            codes = fw.gather_codes(view, view.labels(hard.constraint.topology_key).codes, rows)
             full = hard.counts > hard.max_count()
             # Code -1 picks the last entry.
             full[-1] = False
@@ -273,48 +251,52 @@ class PodTopologySpread(
                 break
         if verdict is None or not verdict.any():
             return None
-        codes_of = np.array([0, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.UNSCHEDULABLE], dtype=np.int8)
-        return Verdicts(codes_of[verdict], verdict, (REASON_LABEL, REASON_SKEW))
+        codes_of = np.array([0, fw.Code.UNSCHEDULABLE_AND_UNRESOLVABLE, fw.Code.UNSCHEDULABLE], dtype=np.int8)
+        return fw.Verdicts(codes_of[verdict], verdict, (REASON_LABEL, REASON_SKEW))
 
-    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+    def pre_score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Status:
         """Weigh the soft constraints by how many domains they have; skip without one."""
         self._charge_for_services(state, pod, view, SOFT)
         try:
             constraints = self._constraints.of(pod, view.objects, SOFT)
         except ValueError as error:
-            return failure(str(error))
+            return fw.failure(str(error))
         if not constraints:
-            return SKIP
+            return fw.SKIP
         charge(state, pod, view, constraints)
         # With upstream's own defaults, nodes without a zone still spread by host name.
         require_all = bool(pod.spec.topology_spread) or not self._uses_system_defaults
         state.write(f"{self.name}/score", pre_score_state(view, pod, rows, constraints, require_all, self._node_sets))
-        return SUCCESS
+        return fw.SUCCESS
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray | None:
         """Return the weighted number of matching pods in a node's domains; 0 for a node that takes no part."""
         score_state = state.read(f"{self.name}/score", PreScoreState)
         return None if score_state is None else summed_scores(score_state)
 
-    def normalize(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray, scores: IntArray) -> IntArray:
+    def normalize(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray, scores: fw.IntArray
+    ) -> fw.IntArray:
         """Turn few matching pods into a high score."""
         score_state = state.read(f"{self.name}/score", PreScoreState)
         return scores if score_state is None else normalize_scores(scores, score_state.ignored)
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Only pods that have no constraint, and get none by default, pass."""
         if pod.spec.topology_spread:
-            return Locality()
+            return fw.Locality()
         hard, soft = self._constraints.has_defaults(HARD), self._constraints.has_defaults(SOFT)
         namespace = pod.namespace
         if not (hard or soft) or has_selectors(view.objects, namespace):
-            return Locality(
-                filters=DependsOn.ANYTHING if hard else DependsOn.NOTHING,
-                scores=DependsOn.ANYTHING if soft else DependsOn.NOTHING,
+            return fw.Locality(
+                filters=fw.DependsOn.ANYTHING if hard else fw.DependsOn.NOTHING,
+                scores=fw.DependsOn.ANYTHING if soft else fw.DependsOn.NOTHING,
             )
         # Defaults hold for pods that something selects, and nothing in this namespace does.
-        return Locality(DependsOn.NOTHING, DependsOn.NOTHING, version=lambda now: has_selectors(now.objects, namespace))
+        return fw.Locality(
+            fw.DependsOn.NOTHING, fw.DependsOn.NOTHING, version=lambda now: has_selectors(now.objects, namespace)
+        )
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register pods that match a constraint, and nodes that make or lose a domain."""
         return SpreadHints(lambda pod: self._constraints.of(pod, self._objects, HARD), self._kubernetes).registrations()

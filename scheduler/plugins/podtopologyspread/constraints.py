@@ -7,20 +7,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from msgspec import Struct
 
+from scheduler import framework as fw
 from scheduler.catalog import KubernetesVersion
-from scheduler.framework import (
-    BoolArray,
-    CycleState,
-    IntArray,
-    NodeInfo,
-    NodeSet,
-    NodeView,
-    Objects,
-    PodClause,
-    PodInfo,
-    PodQuery,
-    SpecInfo,
-)
 from scheduler.helpers import has_untolerated_taint, node_matches, required_affinity_mask, untolerated_mask
 from scheduler.kube.model import LabelSelector, compiled_selector
 from scheduler.kube.primitives import Selector, SelectorError, selector_from_set
@@ -55,13 +43,13 @@ class Constraint(Struct, frozen=True):
     honor_taints: bool = False
     empty_counts: bool = False
 
-    def query(self, namespace: str) -> PodQuery | None:
+    def query(self, namespace: str) -> fw.PodQuery | None:
         """Return which pods count; None where none does."""
         if self.selector.nothing or (self.selector.everything and not self.empty_counts):
             return None
-        return PodQuery((PodClause(frozenset((namespace,)), self.selector),), alive=True)
+        return fw.PodQuery((fw.PodClause(frozenset((namespace,)), self.selector),), alive=True)
 
-    def matches_inclusion_policies(self, pod: PodInfo, node: NodeInfo) -> bool:
+    def matches_inclusion_policies(self, pod: fw.PodInfo, node: fw.NodeInfo) -> bool:
         """Tell whether a node counts for a pod's domains (matchNodeInclusionPolicies)."""
         if self.honor_affinity and not node_matches(pod.spec, node):
             return False
@@ -109,7 +97,7 @@ def constraint(source: ConstraintLike, selector: Selector, kubernetes: Kubernete
     )
 
 
-def lists_many(pod: PodInfo) -> bool:
+def lists_many(pod: fw.PodInfo) -> bool:
     """Tell whether a pod has more constraints, or longer ones, than are worth a count each that is kept up to date."""
     return len(pod.spec.topology_spread) > _MOST_KEPT or pod.spec.lists_much
 
@@ -129,11 +117,13 @@ class Constraints:
         }
         self._own: dict[tuple[object, ...], tuple[Constraint, ...]] = {}
         # Until the last pod of the class is gone: 4,096 lists of thousands of constraints would be gigabytes.
-        self._many: WeakKeyDictionary[SpecInfo, dict[tuple[object, ...], tuple[Constraint, ...]]] = WeakKeyDictionary()
+        self._many: WeakKeyDictionary[fw.SpecInfo, dict[tuple[object, ...], tuple[Constraint, ...]]] = (
+            WeakKeyDictionary()
+        )
         self._selectors: dict[tuple[object, ...], _Deduced] = {}
-        self._objects: Objects | None = None
+        self._objects: fw.Objects | None = None
 
-    def of(self, pod: PodInfo, objects: Objects | None, action: str) -> tuple[Constraint, ...]:
+    def of(self, pod: fw.PodInfo, objects: fw.Objects | None, action: str) -> tuple[Constraint, ...]:
         """Return the constraints of a kind that hold for a pod.
 
         Raises:
@@ -158,7 +148,7 @@ class Constraints:
         """Tell whether pods without constraints of their own may get some of a kind."""
         return bool(self._defaults[action])
 
-    def _by_default(self, pod: PodInfo, objects: Objects | None, action: str) -> tuple[Constraint, ...]:
+    def _by_default(self, pod: fw.PodInfo, objects: fw.Objects | None, action: str) -> tuple[Constraint, ...]:
         """Return the profile's constraints, for a pod that something owns or serves; else none."""
         wanted = self._defaults[action]
         if not wanted or objects is None:
@@ -168,7 +158,7 @@ class Constraints:
             return ()
         return tuple([constraint(source, selector, self._kubernetes) for source in wanted])
 
-    def _deduced_selector(self, pod: PodInfo, objects: Objects) -> Selector:
+    def _deduced_selector(self, pod: fw.PodInfo, objects: fw.Objects) -> Selector:
         if objects is not self._objects:
             # Generations of two stores say nothing about each other.
             self._selectors.clear()
@@ -194,7 +184,7 @@ class _Deduced(NamedTuple):
     selector: Selector
 
 
-def own_constraints(pod: PodInfo, action: str, kubernetes: KubernetesVersion) -> tuple[Constraint, ...]:
+def own_constraints(pod: fw.PodInfo, action: str, kubernetes: KubernetesVersion) -> tuple[Constraint, ...]:
     """Return the pod's own constraints of a kind.
 
     Raises:
@@ -216,7 +206,7 @@ def own_constraints(pod: PodInfo, action: str, kubernetes: KubernetesVersion) ->
     return tuple(own)
 
 
-def has_selectors(objects: Objects, namespace: str) -> bool:
+def has_selectors(objects: fw.Objects, namespace: str) -> bool:
     """Tell whether a namespace has anything that `default_selector` could find."""
     for kind in _SELECTOR_KINDS:  # noqa: SIM110 -- runs in every attempt, and a generator takes twice as long
         if objects.in_namespace(kind, namespace):
@@ -224,7 +214,7 @@ def has_selectors(objects: Objects, namespace: str) -> bool:
     return False
 
 
-def owner_selector(pod: PodInfo, objects: Objects) -> OwnerSelector:
+def owner_selector(pod: fw.PodInfo, objects: fw.Objects) -> OwnerSelector:
     """Return the selector of the pod's controller, if that is known and of a kind that has one."""
     owner = pod.controller
     kind = None if owner is None else _OWNERS.get((owner.api_version, owner.kind))
@@ -233,7 +223,7 @@ def owner_selector(pod: PodInfo, objects: Objects) -> OwnerSelector:
     return selector
 
 
-def default_selector(pod: PodInfo, objects: Objects) -> Selector:
+def default_selector(pod: fw.PodInfo, objects: fw.Objects) -> Selector:
     """Return what the Services that select a pod and its controller have in common (helper.DefaultSelector)."""
     labels: dict[str, str] = {}
     for service in objects.in_namespace("Service", pod.namespace):
@@ -252,7 +242,7 @@ def default_selector(pod: PodInfo, objects: Objects) -> Selector:
         return selector
 
 
-def charge(state: CycleState, pod: PodInfo, view: NodeView, constraints: Sequence[Constraint]) -> None:
+def charge(state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, constraints: Sequence[Constraint]) -> None:
     """Charge for constraints of a kind. Counts of few constraints are kept, and cost next to nothing."""
     if not lists_many(pod):
         return
@@ -261,7 +251,7 @@ def charge(state: CycleState, pod: PodInfo, view: NodeView, constraints: Sequenc
     state.work.charge(units, "constraints x (nodes + sets of pod labels)")
 
 
-def charge_for_services(state: CycleState, pod: PodInfo, view: NodeView) -> None:
+def charge_for_services(state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView) -> None:
     """Charge for the Services of a namespace, among which default constraints look for those of the pod."""
     services = len(view.objects.in_namespace("Service", pod.namespace))
     if services > _FEW_SERVICES:
@@ -288,8 +278,8 @@ class CountedNodes(Struct):
         number: how many domains that is.
     """
 
-    nodes: NodeSet | None
-    present: BoolArray
+    nodes: fw.NodeSet | None
+    present: fw.BoolArray
     number: int
 
 
@@ -299,9 +289,9 @@ class NodeSets:
     def __init__(self) -> None:
         self._topology = -1
         self._counted: dict[tuple[object, ...], CountedNodes] = {}
-        self._masks: dict[tuple[object, ...], BoolArray] = {}
+        self._masks: dict[tuple[object, ...], fw.BoolArray] = {}
 
-    def counted(self, view: NodeView, pod: PodInfo, constraint: Constraint, keys: Sequence[str]) -> CountedNodes:
+    def counted(self, view: fw.NodeView, pod: fw.PodInfo, constraint: Constraint, keys: Sequence[str]) -> CountedNodes:
         """Return the nodes that have all `keys` and pass the constraint's policies for a pod."""
         if view.topology != self._topology or len(self._counted) >= _MAX_NODE_SETS:
             self._counted.clear()
@@ -332,7 +322,9 @@ class NodeSets:
         return counted
 
     @staticmethod
-    def _mask(view: NodeView, pod: PodInfo, affinity: bool, taints: bool, keys: Sequence[str]) -> BoolArray | None:
+    def _mask(
+        view: fw.NodeView, pod: fw.PodInfo, affinity: bool, taints: bool, keys: Sequence[str]
+    ) -> fw.BoolArray | None:
         """Return the rows of the table that count; None for all.
 
         Args:
@@ -343,7 +335,7 @@ class NodeSets:
             keys: labels that nodes must have.
         """
         rows = np.arange(view.size, dtype=np.intp)
-        masks: list[BoolArray] = [view.labels(key).codes >= 0 for key in keys]
+        masks: list[fw.BoolArray] = [view.labels(key).codes >= 0 for key in keys]
         if affinity:
             matching = required_affinity_mask(view, rows, pod.spec)
             if matching is not None:
@@ -355,24 +347,24 @@ class NodeSets:
         return np.logical_and.reduce(masks) if masks else None
 
 
-def every_key(view: NodeView, keys: Sequence[str]) -> tuple[str, ...]:
+def every_key(view: fw.NodeView, keys: Sequence[str]) -> tuple[str, ...]:
     """Return the keys that nodes must have, as a key for nodes that have all of them."""
     return tuple(sorted(set(keys))) if all(view.labels(key).values for key in keys) else (_NO_NODE,)
 
 
-def _counted(view: NodeView, key: str, token: tuple[object, ...], mask: BoolArray | None) -> CountedNodes:
+def _counted(view: fw.NodeView, key: str, token: tuple[object, ...], mask: fw.BoolArray | None) -> CountedNodes:
     column = view.labels(key)
     codes = column.codes[view.rows] if mask is None else column.codes[view.rows[mask[view.rows]]]
     present = np.zeros(len(column.values) + 1, dtype=np.bool_)
     present[codes] = True
     present[-1] = False
-    nodes = None if mask is None else NodeSet(token, mask)
+    nodes = None if mask is None else fw.NodeSet(token, mask)
     return CountedNodes(nodes, present, int(np.count_nonzero(present)))
 
 
 def matching_pods(
-    view: NodeView, pod: PodInfo, constraint: Constraint, counted: CountedNodes, *, kept: bool
-) -> IntArray:
+    view: fw.NodeView, pod: fw.PodInfo, constraint: Constraint, counted: CountedNodes, *, kept: bool
+) -> fw.IntArray:
     """Return the pods that match a constraint, by domain; `kept`: whether the count is kept for the next pod."""
     query = constraint.query(pod.namespace)
     if query is None:

@@ -6,17 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from scheduler.framework import (
-    MAX_SCORE,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    NodeView,
-    PodInfo,
-    PodQuery,
-    RowArray,
-    gather_codes,
-)
+from scheduler import framework as fw
 from scheduler.helpers.scoring import floor_divide
 from scheduler.plugins.podtopologyspread.constraints import (
     HOSTNAME,
@@ -36,14 +26,14 @@ class PreScoreState(Struct):
         ignored: rows that lack a key; None where none does.
     """
 
-    scores_by_constraint: list[FloatArray]
-    ignored: BoolArray | None
+    scores_by_constraint: list[fw.FloatArray]
+    ignored: fw.BoolArray | None
 
 
 def pre_score_state(
-    view: NodeView,
-    pod: PodInfo,
-    rows: RowArray,
+    view: fw.NodeView,
+    pod: fw.PodInfo,
+    rows: fw.RowArray,
     constraints: Sequence[Constraint],
     require_all: bool,
     sets: NodeSets,
@@ -61,8 +51,8 @@ def pre_score_state(
     if require_all and not all(view.labels(constraint.topology_key).values for constraint in constraints):
         # No node has all keys.
         return PreScoreState([np.zeros(len(rows))], np.ones(len(rows), dtype=np.bool_))
-    columns = [gather_codes(view, view.labels(constraint.topology_key).codes, rows) for constraint in constraints]
-    ignored: BoolArray | None = None
+    columns = [fw.gather_codes(view, view.labels(constraint.topology_key).codes, rows) for constraint in constraints]
+    ignored: fw.BoolArray | None = None
     if require_all:
         lacking = np.logical_or.reduce([codes < 0 for codes in columns])
         ignored = lacking if lacking.any() else None
@@ -72,7 +62,7 @@ def pre_score_state(
         query = constraint.query(pod.namespace)
         if constraint.topology_key == HOSTNAME:
             size = len(rows) - (0 if ignored is None else int(np.count_nonzero(ignored)))
-            counts = None if query is None else gather_codes(view, view.pods_by_node(query), rows)
+            counts = None if query is None else fw.gather_codes(view, view.pods_by_node(query), rows)
             scores_by_constraint.append(_host_scores(constraint, counts, codes, size))
             continue
         size = _count_domains(view, constraint, codes, ignored)
@@ -88,7 +78,7 @@ def pre_score_state(
     return PreScoreState(scores_by_constraint, ignored)
 
 
-def _count_domains(view: NodeView, constraint: Constraint, codes: RowArray, ignored: BoolArray | None) -> int:
+def _count_domains(view: fw.NodeView, constraint: Constraint, codes: fw.RowArray, ignored: fw.BoolArray | None) -> int:
     """Return the number of domains of feasible nodes. A node without the label is in the domain ""."""
     column = view.labels(constraint.topology_key)
     seen = np.zeros(len(column.values) + 1, dtype=np.bool_)
@@ -100,7 +90,9 @@ def _count_domains(view: NodeView, constraint: Constraint, codes: RowArray, igno
     return int(np.count_nonzero(seen))
 
 
-def _counts_by_domain(view: NodeView, key: str, query: PodQuery, counted: CountedNodes, require_all: bool) -> IntArray:
+def _counts_by_domain(
+    view: fw.NodeView, key: str, query: fw.PodQuery, counted: CountedNodes, require_all: bool
+) -> fw.IntArray:
     """Return matching pods by domain; those on nodes without the label count for the domain "".
 
     Args:
@@ -124,7 +116,7 @@ def _counts_by_domain(view: NodeView, key: str, query: PodQuery, counted: Counte
     return counts
 
 
-def _host_scores(constraint: Constraint, counts: IntArray | None, codes: RowArray, size: int) -> FloatArray:
+def _host_scores(constraint: Constraint, counts: fw.IntArray | None, codes: fw.RowArray, size: int) -> fw.FloatArray:
     """Return what a host name constraint adds: pods on the node itself count, whatever the policies."""
     part = _score_for_counts(constraint, np.zeros(len(codes), dtype=np.int64) if counts is None else counts, size)
     absent = codes < 0
@@ -133,7 +125,7 @@ def _host_scores(constraint: Constraint, counts: IntArray | None, codes: RowArra
     return part
 
 
-def _score_for_counts(constraint: Constraint, counts: IntArray, size: int) -> FloatArray:
+def _score_for_counts(constraint: Constraint, counts: fw.IntArray, size: int) -> fw.FloatArray:
     # In upstream's order of operations: the product first, then the skew.
     part = counts.astype(np.float64)
     part *= math.log(size + 2)
@@ -141,30 +133,30 @@ def _score_for_counts(constraint: Constraint, counts: IntArray, size: int) -> Fl
     return part
 
 
-def summed_scores(state: PreScoreState) -> IntArray:
+def summed_scores(state: PreScoreState) -> fw.IntArray:
     """Return the sums, rounded half away from zero; 0 for ignored rows."""
     total = state.scores_by_constraint[0]
     for part in state.scores_by_constraint[1:]:
         total = total + part
     # Rounded half away from zero; nothing is negative here.
     whole = np.floor(total)
-    scores: IntArray = whole.astype(np.int64)
+    scores: fw.IntArray = whole.astype(np.int64)
     scores += total - whole >= 0.5
     if state.ignored is not None:
         scores[state.ignored] = 0
     return scores
 
 
-def normalize_scores(scores: IntArray, ignored: BoolArray | None) -> IntArray:
+def normalize_scores(scores: fw.IntArray, ignored: fw.BoolArray | None) -> fw.IntArray:
     """Scale so that the least spread row gets the least: 100 * (max + min - score) / max; ignored rows get 0."""
     scored = scores if ignored is None else scores[~ignored]
     if not len(scored):
         return np.zeros_like(scores)
     lowest, highest = int(scored.min()), int(scored.max())
     if highest:
-        result: IntArray = floor_divide(MAX_SCORE * (highest + lowest - scores), highest)
+        result: fw.IntArray = floor_divide(fw.MAX_SCORE * (highest + lowest - scores), highest)
     else:
-        result = np.full_like(scores, MAX_SCORE)
+        result = np.full_like(scores, fw.MAX_SCORE)
     if ignored is not None:
         result[ignored] = 0
     return result

@@ -7,39 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
+from scheduler import framework as fw
 from scheduler.catalog import ActionType, VolumeBindingArgs
-from scheduler.framework import (
-    NODE,
-    SKIP,
-    SUCCESS,
-    BoolArray,
-    Code,
-    CycleState,
-    DependsOn,
-    EnqueueExtensions,
-    FilterPlugin,
-    FloatArray,
-    Hint,
-    HintRegistration,
-    IntArray,
-    Locality,
-    LocalPlugin,
-    NodeView,
-    PluginContext,
-    PodInfo,
-    PreBindPlugin,
-    PreBindPreFlight,
-    PreFilterPlugin,
-    PreFilterResult,
-    PreScorePlugin,
-    ReservePlugin,
-    RowArray,
-    ScorePlugin,
-    Status,
-    Verdicts,
-    failure,
-    unresolvable,
-)
 from scheduler.helpers import interpolate, round_half_away
 from scheduler.helpers.csimigration import MIGRATED_PLUGINS
 from scheduler.helpers.volumes import (
@@ -82,7 +51,7 @@ Shape = Sequence[tuple[int, int]]
 """Points (percent used, score 0..100)."""
 
 
-def score_volumes(view: NodeView, rows: RowArray, matches: VolumeMatches, shape: Shape) -> IntArray:
+def score_volumes(view: fw.NodeView, rows: fw.RowArray, matches: VolumeMatches, shape: Shape) -> fw.IntArray:
     """Return the mean score of the storage classes of the volumes that would serve the pod on each row; 0 without any.
 
     Volumes that exist count where there are any on a row, else those that have to be made.
@@ -111,35 +80,35 @@ class _Sums:
     """Requested storage and capacity per class and row."""
 
     def __init__(self, count: int) -> None:
-        self._requested: dict[str, IntArray] = defaultdict(lambda: np.zeros(count, dtype=np.int64))
-        self._capacity: dict[str, IntArray] = defaultdict(lambda: np.zeros(count, dtype=np.int64))
-        self._present: dict[str, BoolArray] = defaultdict(lambda: np.zeros(count, dtype=np.bool_))
+        self._requested: dict[str, fw.IntArray] = defaultdict(lambda: np.zeros(count, dtype=np.int64))
+        self._capacity: dict[str, fw.IntArray] = defaultdict(lambda: np.zeros(count, dtype=np.int64))
+        self._present: dict[str, fw.BoolArray] = defaultdict(lambda: np.zeros(count, dtype=np.bool_))
         self._zero = np.zeros(count, dtype=np.int64)
 
     @property
-    def classes(self) -> IntArray:
+    def classes(self) -> fw.IntArray:
         """How many classes each row has volumes of."""
         total = self._zero.copy()
         for present in self._present.values():
             total += present
         return total
 
-    def add(self, name: str, used: BoolArray, wanted: int, capacity: IntArray, *, adds_up: bool = True) -> None:
+    def add(self, name: str, used: fw.BoolArray, wanted: int, capacity: fw.IntArray, *, adds_up: bool = True) -> None:
         """Count a claim on the rows where it is served. The free capacity of a class is one, whoever asks."""
         self._present[name] |= used
         self._requested[name] += wanted * used
         self._capacity[name] = np.where(used, capacity + (self._capacity[name] if adds_up else 0), self._capacity[name])
 
-    def scores(self, shape: Shape) -> IntArray:
+    def scores(self, shape: Shape) -> fw.IntArray:
         """Return the mean over the classes that a row has, rounded half away from zero."""
-        total: FloatArray = np.zeros(len(self._zero))
+        total: fw.FloatArray = np.zeros(len(self._zero))
         for name, present in self._present.items():
             requested, capacity = self._requested[name], self._capacity[name]
             full = (capacity == 0) | (requested > capacity)
             used = np.where(full, 100, requested * 100 // np.maximum(capacity, 1))
             total += np.where(present, interpolate(used.astype(np.float64), shape), 0.0)
         classes = self.classes
-        mean: IntArray = round_half_away(total / np.maximum(classes, 1)).astype(np.int64)
+        mean: fw.IntArray = round_half_away(total / np.maximum(classes, 1)).astype(np.int64)
         return np.where(classes > 0, mean, 0)
 
 
@@ -152,7 +121,7 @@ def _storage(amounts: object) -> int:
     return quantity_value(quantity)
 
 
-_NO_ROWS: RowArray = np.zeros(0, dtype=np.intp)
+_NO_ROWS: fw.RowArray = np.zeros(0, dtype=np.intp)
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 
 
@@ -161,20 +130,20 @@ class _StateData(Struct):
     is to be bound."""
 
     claims: PodClaims
-    view: NodeView
-    rows: RowArray
+    view: fw.NodeView
+    rows: fw.RowArray
     matches: VolumeMatches
     volumes: PodVolumes | None = None
 
-    def charge(self, state: CycleState) -> None:
+    def charge(self, state: fw.CycleState) -> None:
         """Account for a look at all volumes and capacities that may serve the claims."""
         state.work.charge(units_of(self.view, self.claims), WALKED)
 
-    def find_pod_volumes(self, rows: RowArray) -> VolumeMatches:
+    def find_pod_volumes(self, rows: fw.RowArray) -> VolumeMatches:
         self.rows, self.matches = rows, find_pod_volumes(self.view, rows, self.claims)
         return self.matches
 
-    def matches_of(self, rows: RowArray) -> VolumeMatches:
+    def matches_of(self, rows: fw.RowArray) -> VolumeMatches:
         """Return what serves the claims on these rows."""
         return self.matches if np.array_equal(self.rows, rows) else find_pod_volumes(self.view, rows, self.claims)
 
@@ -196,42 +165,44 @@ class _StateData(Struct):
 
 
 class VolumeBinding(
-    PreFilterPlugin,
-    FilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-    ReservePlugin,
-    PreBindPlugin,
-    PreBindPreFlight,
-    EnqueueExtensions,
-    LocalPlugin,
+    fw.PreFilterPlugin,
+    fw.FilterPlugin,
+    fw.PreScorePlugin,
+    fw.ScorePlugin,
+    fw.ReservePlugin,
+    fw.PreBindPlugin,
+    fw.PreBindPreFlight,
+    fw.EnqueueExtensions,
+    fw.LocalPlugin,
 ):
     """Filter over volumes and classes; reserves volumes and binds them before the pod."""
 
     name = "VolumeBinding"
 
-    def __init__(self, args: VolumeBindingArgs, context: PluginContext) -> None:
+    def __init__(self, args: VolumeBindingArgs, context: fw.PluginContext) -> None:
         self._timeout = float(args.bind_timeout_seconds)
         # 0..10 in the args.
         self._shape = [(point.utilization, point.score * 10) for point in args.shape or ()]
         self._handle = context.handle
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[PreFilterResult | None, Status]:
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Skip pods without claims; reject those whose claims cannot be used as they are."""
         if not pod.spec.volumes or next(claims_of(pod), None) is None:
-            return None, SKIP
+            return None, fw.SKIP
         state.work.charge(len(pod.spec.volumes) * (5 + len(view.rows) // 100), "volumes of the pod x nodes")
         problem = claim_error(pod, view.objects)
         if problem:
-            return None, unresolvable(problem)
+            return None, fw.unresolvable(problem)
         claims = pod_claims(pod, view.objects)
         if claims.immediate:
-            return None, unresolvable(UNBOUND_IMMEDIATE)
+            return None, fw.unresolvable(UNBOUND_IMMEDIATE)
         state.work.charge(requirements_of(claims), "requirements of the selectors of claims")
         state.write(self.name, _StateData(claims, view, _NO_ROWS, VolumeMatches(np.zeros(0, dtype=np.int64))))
-        return None, SUCCESS
+        return None, fw.SUCCESS
 
-    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+    def filter(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Verdicts | None:
         """Reject nodes that a bound volume cannot reach, or on which a claim can be served by no volume."""
         attempt = state.read(self.name, _StateData)
         if attempt is None:
@@ -240,14 +211,14 @@ class VolumeBinding(
         bits = attempt.find_pod_volumes(rows).bits
         if not bits.any():
             return None
-        codes = np.where(bits != 0, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, 0).astype(np.int8)
-        return Verdicts(codes, bits, REASONS)
+        codes = np.where(bits != 0, fw.Code.UNSCHEDULABLE_AND_UNRESOLVABLE, 0).astype(np.int8)
+        return fw.Verdicts(codes, bits, REASONS)
 
-    def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
+    def pre_score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Status:
         """Skip where nothing is scored: without a shape, which versions before 1.37 do not have, or without claims."""
-        return SUCCESS if self._shape and state.read(self.name, _StateData) is not None else SKIP
+        return fw.SUCCESS if self._shape and state.read(self.name, _StateData) is not None else fw.SKIP
 
-    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+    def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray | None:
         """Score how much of the volumes' capacity would be used."""
         attempt = state.read(self.name, _StateData)
         if attempt is None:
@@ -255,96 +226,96 @@ class VolumeBinding(
         attempt.charge(state)
         return score_volumes(view, rows, attempt.matches_of(rows), self._shape)
 
-    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+    def reserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> fw.Status:
         """Take the volumes that serve the claims on the node, so that the next pod does not count on them."""
         attempt = state.read(self.name, _StateData)
         if attempt is None or all_bound(pod, attempt.view.objects):
-            return SUCCESS
+            return fw.SUCCESS
         volumes = attempt.volumes_for_row(attempt.view.row(node))
         try:
             attempt.volumes = assume(attempt.view.objects, volumes, node)
         except ValueError as error:
-            return failure(str(error))
-        return SUCCESS
+            return fw.failure(str(error))
+        return fw.SUCCESS
 
-    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+    def unreserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> None:
         """Show volumes and claims again as the API server has them."""
         attempt = state.read(self.name, _StateData)
         if attempt is not None and attempt.volumes is not None:
             revert(attempt.view.objects, attempt.volumes)
             attempt.volumes = None
 
-    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node: str) -> bool:
+    def pre_bind_pre_flight(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> bool:
         """Tell whether there is something to bind."""
         attempt = state.read(self.name, _StateData)
         return attempt is not None and attempt.volumes is not None
 
-    async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+    async def pre_bind(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> fw.Status:
         """Write what was reserved and wait until the volume controller has bound all of it."""
         attempt = state.read(self.name, _StateData)
         if attempt is None or attempt.volumes is None:
-            return SUCCESS
+            return fw.SUCCESS
         if self._handle is None:
-            return failure("volumes cannot be bound here: there is no API server")
+            return fw.failure("volumes cannot be bound here: there is no API server")
         return await bind(self._handle, attempt.view.objects, attempt.volumes, pod, node, self._timeout)
 
-    def locality(self, pod: PodInfo, view: NodeView) -> Locality:
+    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
         """Pods without volumes pass."""
         if not pod.spec.volumes:
-            return Locality(DependsOn.NOTHING, DependsOn.NOTHING)
-        return Locality(DependsOn.ANYTHING, DependsOn.ANYTHING if self._shape else DependsOn.NOTHING)
+            return fw.Locality(fw.DependsOn.NOTHING, fw.DependsOn.NOTHING)
+        return fw.Locality(fw.DependsOn.ANYTHING, fw.DependsOn.ANYTHING if self._shape else fw.DependsOn.NOTHING)
 
-    def events_to_register(self) -> Sequence[HintRegistration]:
+    def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register everything that can make a volume usable, or a class able to provision one."""
         changes = ActionType.ADD | ActionType.UPDATE
         return (
-            HintRegistration(CLASS, changes, _class_changed),
-            HintRegistration(CLAIM, changes, _claim_changed, CLAIM_CONCERN),
-            HintRegistration(VOLUME, changes),
-            HintRegistration(NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
-            HintRegistration(CSI_NODE, changes, _csi_node_changed),
-            HintRegistration(CSI_DRIVER, ActionType.UPDATE, _driver_changed),
-            HintRegistration(CSI_CAPACITY, changes, _capacity_changed),
+            fw.HintRegistration(CLASS, changes, _class_changed),
+            fw.HintRegistration(CLAIM, changes, _claim_changed, CLAIM_CONCERN),
+            fw.HintRegistration(VOLUME, changes),
+            fw.HintRegistration(fw.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL),
+            fw.HintRegistration(CSI_NODE, changes, _csi_node_changed),
+            fw.HintRegistration(CSI_DRIVER, ActionType.UPDATE, _driver_changed),
+            fw.HintRegistration(CSI_CAPACITY, changes, _capacity_changed),
         )
 
 
-def _queue_if(is_relevant: bool) -> Hint:
-    return Hint.QUEUE if is_relevant else Hint.SKIP
+def _queue_if(is_relevant: bool) -> fw.Hint:
+    return fw.Hint.QUEUE if is_relevant else fw.Hint.SKIP
 
 
-def _class_changed(pod: PodInfo, old: object, new: object) -> Hint:
+def _class_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
     """Queue for a new class, and for other allowed topologies; the binding mode never changes."""
     if not isinstance(old, StorageClass) or not isinstance(new, StorageClass):
-        return Hint.QUEUE
+        return fw.Hint.QUEUE
     return _queue_if(old.allowed_topologies != new.allowed_topologies)
 
 
-def _claim_changed(pod: PodInfo, old: object, new: object) -> Hint:
+def _claim_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
     """Queue for the pod's own claims."""
     return _queue_if(not isinstance(new, PersistentVolumeClaim) or uses_claim(pod, new))
 
 
-def _csi_node_changed(pod: PodInfo, old: object, new: object) -> Hint:
+def _csi_node_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
     """Queue for a new one, and when other plugins are migrated."""
     if not isinstance(old, CSINode) or not isinstance(new, CSINode):
-        return Hint.QUEUE
+        return fw.Hint.QUEUE
     before, after = old.metadata.annotations.get(MIGRATED_PLUGINS), new.metadata.annotations.get(MIGRATED_PLUGINS)
     return _queue_if((before or "") != (after or ""))
 
 
-def _driver_changed(pod: PodInfo, old: object, new: object) -> Hint:
+def _driver_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
     """Queue when a driver of the pod's inline volumes no longer tracks capacity."""
     if not isinstance(old, CSIDriver) or not isinstance(new, CSIDriver):
-        return Hint.QUEUE
+        return fw.Hint.QUEUE
     if not old.spec.storage_capacity or new.spec.storage_capacity:
-        return Hint.SKIP
+        return fw.Hint.SKIP
     used = any(volume.csi is not None and volume.csi.driver == new.metadata.name for volume in pod.spec.volumes)
     return _queue_if(used)
 
 
-def _capacity_changed(pod: PodInfo, old: object, new: object) -> Hint:
+def _capacity_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
     """Queue for a new one, and when larger volumes fit than before."""
     if not isinstance(old, CSIStorageCapacity) or not isinstance(new, CSIStorageCapacity):
-        return Hint.QUEUE
+        return fw.Hint.QUEUE
     before, after = volume_limit(old), volume_limit(new)
     return _queue_if(after is not None and (before is None or after > before))
