@@ -6,7 +6,6 @@ May import `scheduler.framework` and `scheduler.state`; no I/O, no clock.
 from scheduler.core.comparing import (
     Change as Change,
     ComparedDecision as ComparedDecision,
-    JudgedNode as JudgedNode,
     change_of as change_of,
     compare_decisions as compare_decisions,
 )

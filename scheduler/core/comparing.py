@@ -6,10 +6,10 @@ A shadow decides on the snapshot of the decision that was made.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 
 from msgspec import Struct
 
+from scheduler.answers import JudgedNode
 from scheduler.core.detail import MOST_REASON
 from scheduler.core.explain import Explanation, explain
 from scheduler.core.placement import Placement
@@ -35,23 +35,6 @@ def change_of(old: str | None, new: str | None) -> Change:
     if new is None:
         return Change.LOST
     return Change.SAME if old == new else Change.MOVED
-
-
-class JudgedNode(Struct, frozen=True):
-    """What a profile says of a node.
-
-    Attributes:
-        rejected_by: the first plugin that rejects it; "" where the pod fits.
-        reason: its words.
-        total: the weighted sum, 0 where the pod does not fit.
-        scores: weighted, by plugin.
-    """
-
-    node: str
-    rejected_by: str
-    reason: str
-    total: int
-    scores: Mapping[str, int]
 
 
 class ComparedDecision(Struct, frozen=True):

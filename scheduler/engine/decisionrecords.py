@@ -89,7 +89,7 @@ class Record(msgspec.Struct, gc=False):
             evaluated_nodes=self.evaluated,
             feasible_nodes=self.feasible,
             load_age_seconds={source: round(age, 1) for source, age in self.load_ages.items()},
-            details=None if self.details is None else _encoded(self.details),
+            details=None if self.details is None else already_encoded(self.details),
             waited_seconds=None if self.waited is None else round(self.waited, 3),
             rejected_by=self.rejectors,
             queue=self.queue,
@@ -100,9 +100,9 @@ class Record(msgspec.Struct, gc=False):
         )
 
 
-def _encoded(details: bytes) -> Any:
-    """Return details that are JSON already, to be encoded as they are: reading hundreds would take the loop's time."""
-    return msgspec.Raw(details)
+def already_encoded(part: bytes) -> Any:
+    """Return a part of an answer that is JSON already, to be encoded as it is: reading it takes the loop's time."""
+    return msgspec.Raw(part)
 
 
 def time_text(at: float) -> str:

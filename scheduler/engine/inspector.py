@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-import msgspec
 from msgspec.structs import asdict, replace
 
 from scheduler.answers import (
@@ -27,7 +26,6 @@ from scheduler.answers import (
     Queue,
     QueueReport,
     RejectedCount,
-    ShadowProfile,
     ShadowReport,
     TriedAgain,
     WaitingPod,
@@ -219,9 +217,7 @@ class Inspector:
     def _shadow(self, question: ShadowQuestion) -> ShadowReport:
         if self._shadows is None:
             raise UnansweredError(404, "no profile has a shadow")
-        shown = self._shadows.show(namespace=question.namespace, most=question.limit)
-        profiles = msgspec.convert(shown["profiles"], tuple[ShadowProfile, ...])
-        return ShadowReport(namespace=question.namespace, profiles=profiles, items=tuple(shown["items"]))
+        return self._shadows.show(namespace=question.namespace, limit=question.limit)
 
     # Nodes ----------------------------------------------------------------------------------------------------------
 

@@ -11,17 +11,17 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import structlog
 
+from scheduler.answers import ShadowDifference, ShadowProfile, ShadowReport
 from scheduler.core import Change, Placement, compare_decisions
 from scheduler.engine.allowance import Allowance
+from scheduler.engine.decisionrecords import already_encoded, time_text
 from scheduler.framework import Clocks, MonotonicSeconds, ProfileRunner
-from scheduler.kube.primitives import format_time
 from scheduler.observe import Metrics
 from scheduler.state import Snapshot
 
@@ -130,22 +130,22 @@ class Shadows:
         self._forget(pod.uid)
         if not compared.live:
             return
-        shown = {
-            "time": format_time(datetime.fromtimestamp(self._clocks.wall(), UTC)),
-            "pod": pod.key,
-            "uid": pod.uid,
-            "schedulerName": live.scheduler_name,
-            "shadow": shadow.scheduler_name,
-            "outcome": outcome,
-            "liveNode": compared.live_node,
-            "shadowNode": compared.shadow_node,
-            "shadowTies": compared.shadow_ties,
-            "shadowMessage": compared.shadow_message,
-            "scoreLoss": compared.score_loss,
-            "liveJudges": compared.live,
-            "shadowJudges": compared.shadow,
-        }
-        encoded = _encode(shown)
+        difference = ShadowDifference(
+            time=time_text(self._clocks.wall()),
+            pod=pod.key,
+            uid=pod.uid,
+            scheduler_name=live.scheduler_name,
+            shadow=shadow.scheduler_name,
+            outcome=outcome,
+            live_node=compared.live_node,
+            shadow_node=compared.shadow_node,
+            shadow_ties=compared.shadow_ties,
+            shadow_message=compared.shadow_message,
+            score_loss=compared.score_loss,
+            live_judges=compared.live,
+            shadow_judges=compared.shadow,
+        )
+        encoded = _encode(difference)
         self._differences[pod.uid] = pod.namespace, encoded
         self._bytes += len(encoded)
         while len(self._differences) > _MOST_DIFFERENCES or self._bytes > _MOST_BYTES:
@@ -156,20 +156,15 @@ class Shadows:
         if known is not None:
             self._bytes -= len(known[1])
 
-    def show(self, *, namespace: str | None, most: int) -> dict[str, Any]:
+    def show(self, *, namespace: str | None, limit: int) -> ShadowReport:
         """Return the last differences of a namespace's pods, or of all, the newest first; and the counts of all."""
-        wanted = (
-            encoded
+        differences = (
+            already_encoded(encoded)
             for owner, encoded in reversed(self._differences.values())
             if namespace is None or owner == namespace
         )
         counts: dict[str, dict[str, int]] = {name: {} for name in self._shadows}
         for (profile, _, outcome), count in self._metrics.shadow_decisions.series():
             counts.setdefault(profile, {})[outcome] = int(count.value)
-        return {
-            "profiles": [
-                {"schedulerName": name, "shadow": runner.scheduler_name, "compared": counts[name]}
-                for name, runner in self._shadows.items()
-            ],
-            "items": [msgspec.Raw(encoded) for encoded in islice(wanted, most)],
-        }
+        profiles = (ShadowProfile(name, runner.scheduler_name, counts[name]) for name, runner in self._shadows.items())
+        return ShadowReport(namespace=namespace, profiles=tuple(profiles), items=tuple(islice(differences, limit)))

@@ -80,7 +80,7 @@ class Stage:
         self.shadows.decided(snapshot, placement, self.live)
 
     def shown(self, namespace: str | None = None) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = json.loads(msgspec.json.encode(self.shadows.show(namespace=namespace, most=10)))[
+        items: list[dict[str, Any]] = json.loads(msgspec.json.encode(self.shadows.show(namespace=namespace, limit=10)))[
             "items"
         ]
         return items
