@@ -10,7 +10,7 @@ import enum
 from msgspec import Struct
 
 from scheduler.answers import JudgedNode
-from scheduler.core.detail import MOST_REASON
+from scheduler.core.detail import MAX_REASON
 from scheduler.core.explain import Explanation, explain
 from scheduler.core.placement import Placement
 from scheduler.framework import ProfileRunner
@@ -89,7 +89,7 @@ def compare_decisions(
         node,
         choice,
         len(judged.best),
-        None if judged.message is None else judged.message[:MOST_REASON],
+        None if judged.message is None else judged.message[:MAX_REASON],
         _loss(judged, node, choice),
         tuple(_judged(own, name) for name in names),
         tuple(_judged(judged, name) for name in names),
@@ -109,7 +109,7 @@ def _judged(explanation: Explanation, name: str) -> JudgedNode:
     return JudgedNode(
         name,
         "" if node.feasible or rejection is None else rejection.plugin,
-        "" if node.feasible or rejection is None else rejection.message[:MOST_REASON],
+        "" if node.feasible or rejection is None else rejection.message[:MAX_REASON],
         node.total,
         {plugin: score.weighted for plugin, score in node.scores.items()},
     )

@@ -17,22 +17,22 @@ from scheduler.state import Snapshot
 
 EXAMPLES = 3
 """Names of nodes that stand for all that a plugin rejected for a reason."""
-_MOST_GROUPS = 50
-MOST_REASON = 500
+_MAX_GROUPS = 50
+MAX_REASON = 500
 """Characters of a reason: an extender or a CEL expression may write a long one."""
 
 
 def detail_of(
-    explanation: Explanation, snapshot: Snapshot, profile: ProfileRunner, chosen: str | None, most: int
+    explanation: Explanation, snapshot: Snapshot, profile: ProfileRunner, chosen: str | None, limit: int
 ) -> DecisionDetail:
     """Return the detail of a decision.
 
     Args:
         explanation: made on `snapshot`, which has not changed since, with this profile.
         chosen: the node that the pod got, if it got one.
-        most: scored nodes to keep, the chosen one not counted.
+        limit: scored nodes to keep, the chosen one not counted.
     """
-    names = [snapshot.name(row) for row in explanation.best_rows(most).tolist()]
+    names = [snapshot.name(row) for row in explanation.best_rows(limit).tolist()]
     lacks_room = not len(explanation.feasible) and explanation.error is None
     if chosen is not None and chosen not in names and snapshot.row(chosen) >= 0:
         names.append(chosen)
@@ -43,7 +43,7 @@ def detail_of(
         rejected=rejected_nodes(explanation.diagnosis, snapshot),
         nodes=tuple(scored_node(explanation, snapshot, name, chosen) for name in names),
         shortage=find_shortage(snapshot, explanation.pod, profile) if lacks_room else None,
-        error=explanation.error and explanation.error[:MOST_REASON],
+        error=explanation.error and explanation.error[:MAX_REASON],
         nominated=explanation.nominated,
         taken_back=_merged(
             group for rejection in explanation.diagnosis.taken_back for group in _of_rejection(rejection, snapshot)
@@ -69,7 +69,7 @@ def _merged(groups: Iterable[RejectedNodes]) -> tuple[RejectedNodes, ...]:
             examples = (*known.examples, *group.examples)[:EXAMPLES]
             merged[key] = replace(known, nodes=known.nodes + group.nodes, examples=examples)
     ordered = sorted(merged.values(), key=lambda group: (-group.nodes, group.plugin, group.reason))
-    return tuple(ordered[:_MOST_GROUPS])
+    return tuple(ordered[:_MAX_GROUPS])
 
 
 def _groups(diagnosis: Diagnosis, snapshot: Snapshot) -> Iterator[RejectedNodes]:
@@ -81,7 +81,7 @@ def _groups(diagnosis: Diagnosis, snapshot: Snapshot) -> Iterator[RejectedNodes]
         yield from _of_rejection(rejection, snapshot)
     absent = diagnosis.absent_status
     if absent is not None and diagnosis.absent:
-        yield RejectedNodes(absent.plugin, absent.message[:MOST_REASON], diagnosis.absent, ())
+        yield RejectedNodes(absent.plugin, absent.message[:MAX_REASON], diagnosis.absent, ())
 
 
 def _of_rejection(rejection: Rejection, snapshot: Snapshot) -> Iterator[RejectedNodes]:
@@ -100,7 +100,7 @@ def _of_rejection(rejection: Rejection, snapshot: Snapshot) -> Iterator[Rejected
 
 def with_detail(reason: str, detail: str) -> str:
     """Return a reason with what a plugin adds for who asks why."""
-    return (f"{reason} ({detail})" if detail else reason)[:MOST_REASON]
+    return (f"{reason} ({detail})" if detail else reason)[:MAX_REASON]
 
 
 def scored_node(explanation: Explanation, snapshot: Snapshot, name: str, chosen: str | None) -> ScoredNode:

@@ -109,16 +109,16 @@ class Explanation:
         for row in rows.tolist():
             yield self._snapshot.name(row), self._node(row)
 
-    def best_rows(self, most: int) -> RowArray:
+    def best_rows(self, limit: int) -> RowArray:
         """Return so many of the feasible rows, those with the largest totals first, equal ones in the table's order."""
         totals = self.totals
-        if not 0 < most < len(totals):
-            sorted_rows: RowArray = self.feasible[np.argsort(-totals, kind="stable")[:most]]
+        if not 0 < limit < len(totals):
+            sorted_rows: RowArray = self.feasible[np.argsort(-totals, kind="stable")[:limit]]
             return sorted_rows
         # Not all of them are sorted: that takes as long as all filters.
-        least = np.partition(totals, -most)[-most]
+        least = np.partition(totals, -limit)[-limit]
         above = (totals > least).nonzero()[0]
-        equal = (totals == least).nonzero()[0][: most - len(above)]
+        equal = (totals == least).nonzero()[0][: limit - len(above)]
         best: RowArray = self.feasible[np.concatenate((above[np.argsort(-totals[above], kind="stable")], equal))]
         return best
 

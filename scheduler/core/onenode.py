@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from scheduler.answers import NodeVerdict, PluginVerdict
-from scheduler.core.detail import MOST_REASON, scored_node, with_detail
+from scheduler.core.detail import MAX_REASON, scored_node, with_detail
 from scheduler.core.explain import CODE_NAMES, Explanation, explain
 from scheduler.core.feasible import park
 from scheduler.framework import Code, CycleState, OverBudgetError, PodInfo, ProfileRunner, Status, filter_row
@@ -41,7 +41,7 @@ def judge_node(
     pod = msgspec.structs.replace(pod, nominated_node="")
     explanation = explain(snapshot, pod, profile)
     if explanation.error is not None:
-        return NodeVerdict(node, None, False, (), 0, None, 0, (), explanation.error[:MOST_REASON])
+        return NodeVerdict(node, None, False, (), 0, None, 0, (), explanation.error[:MAX_REASON])
     own = explanation.node(node)
     stepped_back = {rejection.plugin for rejection in explanation.diagnosis.taken_back}
     verdicts = tuple(
@@ -112,5 +112,5 @@ def _verdict(status: Status, point: str) -> PluginVerdict:
     reasons = status.reasons or ((status.message,) if status.message else ())
     code = _CODES.get(status.code, status.code.name)
     *others, last = reasons or ("",)
-    shown = (*(reason[:MOST_REASON] for reason in others), with_detail(last, status.detail))
+    shown = (*(reason[:MAX_REASON] for reason in others), with_detail(last, status.detail))
     return PluginVerdict(status.plugin, point, code, shown if any(shown) else ())

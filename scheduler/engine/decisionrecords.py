@@ -14,9 +14,9 @@ from scheduler.kube.primitives import format_time
 
 RECORD_BYTES: Final = 700
 """What a record takes beside its message and details: 250 as measured with tracemalloc, and names that it keeps."""
-MOST_VICTIMS: Final = 20
+MAX_VICTIMS: Final = 20
 """Victims that are named; the others are counted."""
-MOST_MESSAGE: Final = 2000
+MAX_MESSAGE: Final = 2000
 Result = Literal["binding", "scheduled", "unschedulable", "error"]
 
 

@@ -25,8 +25,8 @@ from scheduler.answers import DecisionList, HistoryCoverage
 from scheduler.core import Placement, PostFilterOutcome, detail_of, explain
 from scheduler.engine.allowance import Allowance, Credit
 from scheduler.engine.decisionrecords import (
-    MOST_MESSAGE,
-    MOST_VICTIMS,
+    MAX_MESSAGE,
+    MAX_VICTIMS,
     RECORD_BYTES,
     Record,
     Result,
@@ -164,7 +164,7 @@ class DecisionHistory:
                 pod.uid,
                 pod.scheduler_name,
                 "unschedulable" if node is None else "binding",
-                message[:MOST_MESSAGE] if message else "",
+                message[:MAX_MESSAGE] if message else "",
                 tuple(sorted(placement.rejectors)) if placement.rejectors else (),
                 node,
                 placement.total,
@@ -190,7 +190,7 @@ class DecisionHistory:
         record.nominated_node = outcome.nominated_node or ""
         # Those of the pod's own namespace first: they are named to whoever may read that.
         victims = sorted(outcome.victims, key=lambda victim: victim.namespace != pod.namespace)
-        record.victims = tuple(Victim(victim.namespace, victim.name) for victim in victims[:MOST_VICTIMS])
+        record.victims = tuple(Victim(victim.namespace, victim.name) for victim in victims[:MAX_VICTIMS])
         record.victim_count = len(outcome.victims)
         self._bytes += record.measure() - before
 
@@ -214,7 +214,7 @@ class DecisionHistory:
         before = record.size
         record.result, record.attempt = result, max(1, queued.attempts)
         record.node, record.queue = None, queue
-        record.message = failure.message[:MOST_MESSAGE]
+        record.message = failure.message[:MAX_MESSAGE]
         record.rejectors = tuple(sorted(failure.rejectors))
         self._bytes += record.measure() - before
 
@@ -229,7 +229,7 @@ class DecisionHistory:
             uid=pod.uid,
             scheduler_name=pod.scheduler_name,
             result=result,
-            message=failure.message[:MOST_MESSAGE],
+            message=failure.message[:MAX_MESSAGE],
             rejectors=tuple(sorted(failure.rejectors)),
             node=None,
             total=0,

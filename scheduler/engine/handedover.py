@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 
 from scheduler.answers import API_VERSION, DecisionDetail
-from scheduler.engine.decisionrecords import MOST_MESSAGE, MOST_VICTIMS, Record
+from scheduler.engine.decisionrecords import MAX_MESSAGE, MAX_VICTIMS, Record
 from scheduler.kube.client import Forbidden, KubeError, NotFound, Reflector
 
 _RETRY_SECONDS: Final = 1.0
@@ -174,8 +174,8 @@ def _is_bounded(record: Record) -> bool:
     counts = len(record.rejectors), len(record.load_ages)
     return (
         all(len(name) <= _LONGEST_NAME for name in names)
-        and len(record.message) <= MOST_MESSAGE
-        and len(record.victims) <= MOST_VICTIMS
+        and len(record.message) <= MAX_MESSAGE
+        and len(record.victims) <= MAX_VICTIMS
         and all(count <= _MOST_NAMES for count in counts)
     )
 

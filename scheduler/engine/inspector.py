@@ -34,7 +34,7 @@ from scheduler.answers import (
 from scheduler.core import detail_of, explain, judge_node, load_of_node, without_own_use
 from scheduler.engine.allowance import FairAllowance
 from scheduler.engine.attempts import AttemptPipeline
-from scheduler.engine.decisionrecords import MOST_MESSAGE, time_text
+from scheduler.engine.decisionrecords import MAX_MESSAGE, time_text
 from scheduler.engine.decisions import BEST_NODES, DecisionHistory
 from scheduler.engine.shadows import Shadows
 from scheduler.framework import Clocks, MonotonicSeconds, PodInfo
@@ -206,7 +206,7 @@ class Inspector:
             rejected_by=tuple(sorted(queued.rejectors)),
             position=position,
             backoff_seconds=None if backoff is None else round(backoff, 3),
-            gate=Gate(queued.gating_plugin, queued.gate_message[:MOST_MESSAGE]) if queued.gated else None,
+            gate=Gate(queued.gating_plugin, queued.gate_message[:MAX_MESSAGE]) if queued.gated else None,
         )
 
     def _backoff_end(self, queued: QueuedPod) -> tuple[MonotonicSeconds, MonotonicSeconds]:

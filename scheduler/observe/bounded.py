@@ -226,7 +226,7 @@ _FLOOD: Final = 256
 """Connections dropped: once no more are, the memory that they had goes back to the system."""
 _BUFFER_BYTES: Final = 16 << 10
 """The largest record of TLS."""
-_MOST_UNASKED: Final = 64 << 10
+_MAX_UNASKED: Final = 64 << 10
 """Bytes of a request's head, and of requests that come before the answer to the one before."""
 _NO_DESCRIPTOR: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _RESET: Final = struct.pack("ii", 1, 0)
@@ -490,7 +490,7 @@ class _Handler(web.RequestHandler):
         """TLS is agreed on, where there is any."""
         super().connection_made(transport)
         assert isinstance(transport, asyncio.Transport)
-        transport.set_write_buffer_limits(high=_MOST_UNASKED)
+        transport.set_write_buffer_limits(high=_MAX_UNASKED)
         self._bounded.connections.wait_for(self._connection, Wait.FIRST_REQUEST)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -502,8 +502,8 @@ class _Handler(web.RequestHandler):
         """Take what the client sends, as long as it is not more than it was asked for."""
         if self._body.is_eof():
             self._unasked += len(data)
-            if self._unasked > _MOST_UNASKED:
-                words = f"more than {_MOST_UNASKED >> 10} KiB before an answer"
+            if self._unasked > _MAX_UNASKED:
+                words = f"more than {_MAX_UNASKED >> 10} KiB before an answer"
                 self._bounded.connections.drop(self._connection, Drop.LARGE_HEAD, words)
                 return
         super().data_received(data)

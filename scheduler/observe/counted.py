@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 _SECONDS: Final = 10.0
-_MOST_REASON: Final = 120
+_MAX_REASON: Final = 120
 
 
 class Report(Protocol):
@@ -65,6 +65,6 @@ class CountedEvents:
         if not noted.count or now - noted.said_at < _SECONDS:
             return
         printable = "".join(each if each.isprintable() else repr(each)[1:-1] for each in " ".join(noted.reason.split()))
-        reason = printable.encode("ascii", "backslashreplace").decode()[:_MOST_REASON]
+        reason = printable.encode("ascii", "backslashreplace").decode()[:_MAX_REASON]
         self._report(event, count=noted.count, address=noted.address, reason=reason)
         noted.said_at, noted.count = now, 0

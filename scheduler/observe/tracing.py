@@ -21,7 +21,7 @@ _PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_P
 _HEADERS: Final = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
 _PROTOCOL: Final = "http/protobuf"
 _EXPORTER_MODULE: Final = "opentelemetry.exporter.otlp.proto.http"
-_MOST_SPANS_WAITING: Final = 100_000
+_MAX_SPANS_WAITING: Final = 100_000
 _TRACE_ID_BITS: Final = 128
 _RATIO_BITS: Final = 64
 """As OpenTelemetry's TraceIdRatioBased, which compares the lower half of the ID."""
@@ -156,7 +156,7 @@ def _limits(environment: Mapping[str, str], remarks: list[str]) -> QueueLimits:
         remarks.append(f"{name}: not a number from 1 to {most}: {default} is used")
         return default
 
-    spans = number("OTEL_BSP_MAX_QUEUE_SIZE", usual.spans, _MOST_SPANS_WAITING)
+    spans = number("OTEL_BSP_MAX_QUEUE_SIZE", usual.spans, _MAX_SPANS_WAITING)
     batch = number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", min(usual.batch, spans), spans)
     delay = number("OTEL_BSP_SCHEDULE_DELAY", int(usual.delay * 1000), 3_600_000)
     return QueueLimits(spans, batch, delay / 1000)

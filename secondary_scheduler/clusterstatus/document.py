@@ -25,9 +25,9 @@ from secondary_scheduler.clusterstatus.listing import first_names, part
 
 Json = Mapping[str, Any]
 _SHOWN_HASH = 16
-_MOST_CHANGES = 4
+_MAX_CHANGES = 4
 """Of a shadow from its profile, unless the output is wide."""
-_MOST_REJECTORS = 5
+_MAX_REJECTORS = 5
 
 
 def facts_of(instance: Json, now: datetime, *, wide: bool) -> Iterator[tuple[str, str]]:
@@ -83,7 +83,7 @@ def _shadows(profiles: Sequence[Json] | Json | None, *, wide: bool) -> Iterator[
         if (shadow := profile.get("shadow")) is None:
             continue
         changes = shadow["differences"]
-        most = len(changes) if wide else _MOST_CHANGES
+        most = len(changes) if wide else _MAX_CHANGES
         differs = "; ".join(changes[:most]) or "decides as the profile itself does"
         more = f"; and {len(changes) - most} more (-o wide)" if len(changes) > most else ""
         yield (
@@ -128,7 +128,7 @@ def _queue(queue: Mapping[str, int]) -> str:
 
 
 def _rejectors(plugins: Mapping[str, int] | None, *, wide: bool) -> str:
-    shown = list((plugins or {}).items())[: None if wide else _MOST_REJECTORS]
+    shown = list((plugins or {}).items())[: None if wide else _MAX_REJECTORS]
     return _listed("; rejected by ", [f"{plugin} {count}" for plugin, count in shown])
 
 

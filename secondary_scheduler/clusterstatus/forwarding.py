@@ -27,7 +27,7 @@ from secondary_scheduler.errors import CommandError, printable
 _PROTOCOL = "v4.channel.k8s.io"
 _DATA, _ERROR = 0, 1
 _CONNECT_SECONDS, _ANSWER_SECONDS = 15.0, 30.0
-_MOST = 16 << 20
+_MAX_BYTES = 16 << 20
 """Bytes of an answer; 500 decisions have some 4 MiB."""
 _CHUNK = 64 << 10
 
@@ -240,7 +240,7 @@ def _ask(raw: socket.socket, config: ClientConfig, target: str) -> Answer:
         authorization = credentials.authorization()
         connection.request("GET", target, headers={"Authorization": authorization} if authorization else {})
         response = connection.getresponse()
-        body = response.read(_MOST + 1)
-        if len(body) > _MOST:
-            raise http.client.HTTPException(f"the answer is larger than {_MOST >> 20} MiB")
+        body = response.read(_MAX_BYTES + 1)
+        if len(body) > _MAX_BYTES:
+            raise http.client.HTTPException(f"the answer is larger than {_MAX_BYTES >> 20} MiB")
         return Answer(response.status, body)

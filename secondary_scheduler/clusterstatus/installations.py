@@ -23,7 +23,7 @@ Json = Mapping[str, Any]
 Place = tuple[str, str]
 """Namespace and name."""
 MOST_INSTANCES = 50
-_MOST_LISTED = 5000
+_MAX_LISTED = 5000
 _TIMEOUT = 15.0
 """Objects of a kind that are looked at; a namespace with more has another purpose."""
 
@@ -196,7 +196,7 @@ def _list(
 
 def _bounded(connection: SyncConnection, path: str) -> Iterable[Json]:
     for number, item in enumerate(list_items(connection, path)):
-        if number == _MOST_LISTED:
+        if number == _MAX_LISTED:
             return
         yield item
 

@@ -12,8 +12,8 @@ from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH
 from scheduler.kube.client import KubeError, SyncConnection, api_path
 from secondary_scheduler.clusterstatus.listing import first_names, list_items, part, parts, read_object
 
-_MOST_LEASES = 500
-_MOST_LEADERS = 10
+_MAX_LEASES = 500
+_MAX_LEADERS = 10
 
 
 def leading_pods(connection: SyncConnection, namespace: str) -> list[str]:
@@ -47,7 +47,7 @@ def schedulers_leases(connection: SyncConnection, namespace: str) -> list[dict[s
         KubeError: they cannot be listed.
     """
     path = api_path("coordination.k8s.io/v1", "leases", namespace=namespace)
-    leases = parts(read_object(connection.get(path, {"limit": _MOST_LEASES}), path), "items")
+    leases = parts(read_object(connection.get(path, {"limit": _MAX_LEASES}), path), "items")
     return [lease for lease in leases if is_schedulers(lease)]
 
 
@@ -58,7 +58,7 @@ def is_schedulers(lease: Mapping[str, Any]) -> bool:
 
 def holders_of(leases: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the names of the pods that hold Leases of our schedulers."""
-    return [pod for lease in leases if (pod := holder_of(lease))][:_MOST_LEADERS]
+    return [pod for lease in leases if (pod := holder_of(lease))][:_MAX_LEADERS]
 
 
 def holder_of(lease: Mapping[str, Any], *, ours_only: bool = True) -> str:

@@ -42,7 +42,7 @@ from secondary_scheduler.page.sharing import NoScene, SharedScene
 from secondary_scheduler.views import rendering
 from secondary_scheduler.views.asking import (
     HEADERS,
-    MOST_BODY,
+    MAX_BODY,
     BadQuery,
     Handler,
     Refused,
@@ -56,8 +56,8 @@ from secondary_scheduler.views.showing import VIEWS, Shown, View, asked_pod, sho
 
 COOKIE: Final = "__Host-session"
 """Browsers take it over TLS only, without a domain and for every path."""
-MOST_SESSIONS: Final = 256
-MOST_OF_A_USER: Final = 16
+MAX_SESSIONS: Final = 256
+MAX_SESSIONS_OF_A_USER: Final = 16
 IDLE_SECONDS: Final = 30 * 60.0
 LONGEST_SECONDS: Final = 8 * 3600.0
 
@@ -71,7 +71,7 @@ class _Session:
 
 
 class Sessions:
-    """At most `MOST_SESSIONS`, and `MOST_OF_A_USER`: the one that was idle longest goes first. They end with the
+    """At most `MAX_SESSIONS`, and `MAX_SESSIONS_OF_A_USER`: the one that was idle longest goes first. They end with the
     process."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -87,10 +87,10 @@ class Sessions:
         identifier = secrets.token_urlsafe(24)
         now = self._clock()
         own = [digest for digest, session in self._sessions.items() if session.user == user]
-        for digest in own[: max(0, len(own) + 1 - MOST_OF_A_USER)]:
+        for digest in own[: max(0, len(own) + 1 - MAX_SESSIONS_OF_A_USER)]:
             del self._sessions[digest]
         self._sessions[_digest(identifier)] = _Session(token, user, now, now)
-        while len(self._sessions) > MOST_SESSIONS:
+        while len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)
         return identifier
 
@@ -118,8 +118,8 @@ def _digest(identifier: str) -> bytes:
 
 LOGIN: Final = "/login"
 _NAMESPACES: Final = "/in/{namespaces}"
-_MOST_TOKEN: Final = 16 << 10
-_MOST_WAITING: Final = 64
+_MAX_TOKEN: Final = 16 << 10
+_MAX_WAITING: Final = 64
 """Pages that wait for one that is made."""
 _HEALTH: Final = ("health", "Health")
 _WHY: Final = ("why", "Why is it there")
@@ -194,7 +194,7 @@ SITE: Final = web.AppKey("site", PageSite)
 
 def application(site: PageSite) -> web.Application:
     """Return the application that serves a site."""
-    app = web.Application(middlewares=[_guarded], client_max_size=MOST_BODY)
+    app = web.Application(middlewares=[_guarded], client_max_size=MAX_BODY)
     app[SITE] = site
     for route, view in VIEWS.items():
         for root in ("", _NAMESPACES):
@@ -281,7 +281,7 @@ def _caller(request: web.Request) -> Caller | None:
 
 
 def _is_token(text: str) -> bool:
-    return 0 < len(text) <= _MOST_TOKEN and text.isascii() and text.isprintable() and " " not in text
+    return 0 < len(text) <= _MAX_TOKEN and text.isascii() and text.isprintable() and " " not in text
 
 
 Prepare = Callable[[Caller, Visitor], Awaitable[tuple[View, int, bool]]]
@@ -372,7 +372,7 @@ async def _made(site: PageSite, make: Callable[[], str]) -> str:
     Raises:
         Refused: too many wait already.
     """
-    if site.waiting >= _MOST_WAITING:
+    if site.waiting >= _MAX_WAITING:
         raise Refused(503, "too many pages are asked for; try again")
     site.waiting += 1
     try:

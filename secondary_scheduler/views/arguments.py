@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_MOST = 400
+_MAX_LEAVES = 400
 """Leaves of one plugin's args that are shown."""
 Path = tuple[str | int, ...]
 
@@ -57,7 +57,7 @@ def arguments_of(data: Any) -> tuple[Argument, ...]:
     """Return the leaves of nested data in order, at most some hundreds."""
     leaves: list[Argument] = []
     for argument in _leaves(data, ()):
-        if len(leaves) == _MOST:
+        if len(leaves) == _MAX_LEAVES:
             break
         leaves.append(argument)
     return tuple(leaves)

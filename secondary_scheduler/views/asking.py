@@ -15,9 +15,9 @@ from typing import Final
 from aiohttp import web
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-MOST_BODY: Final = 64 << 10
+MAX_BODY: Final = 64 << 10
 """Bytes of a form."""
-MOST_QUERY: Final = 4096
+MAX_QUERY: Final = 4096
 _AUTHORITY: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -56,7 +56,7 @@ def check_form(request: web.Request) -> None:
     Raises:
         Refused: with why.
     """
-    if len(request.query_string) > MOST_QUERY:
+    if len(request.query_string) > MAX_QUERY:
         raise Refused(414, "the address is too long")
     if request.method in ("GET", "HEAD"):
         return
@@ -72,8 +72,8 @@ def check_form(request: web.Request) -> None:
         raise Refused(403, "a form is accepted from this server's own pages only")
 
 
-_MOST_TEXT = 300
-_MOST_PAGE = 100_000
+_MAX_TEXT = 300
+_MAX_PAGE = 100_000
 
 
 class BadQuery(Exception):
@@ -99,8 +99,8 @@ def text(request: web.Request, name: str) -> str:
         BadQuery: it is longer.
     """
     value = request.query.get(name, "")
-    if len(value) > _MOST_TEXT:
-        raise BadQuery(f"{name}: at most {_MOST_TEXT} characters")
+    if len(value) > _MAX_TEXT:
+        raise BadQuery(f"{name}: at most {_MAX_TEXT} characters")
     return value
 
 
@@ -111,8 +111,8 @@ def page_number(request: web.Request, name: str = "page") -> int:
         BadQuery: it is no number.
     """
     value = request.query.get(name, "1")
-    if not (value.isascii() and value.isdigit() and len(value) < 8 and 1 <= int(value) <= _MOST_PAGE):
-        raise BadQuery(f"{name}: a number from 1 to {_MOST_PAGE:,}")
+    if not (value.isascii() and value.isdigit() and len(value) < 8 and 1 <= int(value) <= _MAX_PAGE):
+        raise BadQuery(f"{name}: a number from 1 to {_MAX_PAGE:,}")
     return int(value)
 
 

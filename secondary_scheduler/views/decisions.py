@@ -10,7 +10,7 @@ from scheduler.answers import DecisionDetail, ScoredNode
 from secondary_scheduler.views.nodes import page_of
 from secondary_scheduler.views.runs import PodDecision, Run
 
-_MOST_NAMESPACES = 1000
+_MAX_NAMESPACES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def choices_of(run: Run) -> Choices:
     plugins = {plugin for decision in run.decisions for plugin in rejectors_of(decision)}
     return Choices(
         Counter(decision.result for decision in run.decisions),
-        tuple(sorted(namespaces)[:_MOST_NAMESPACES]),
+        tuple(sorted(namespaces)[:_MAX_NAMESPACES]),
         tuple(sorted(plugins)),
     )
 

@@ -11,7 +11,7 @@ from secondary_scheduler.views.nodes import MEASURES, RESOURCES, NodeColumns
 from secondary_scheduler.views.runs import PodDecision
 from secondary_scheduler.views.scenes import Scene
 
-_MOST_PODS = 500
+_MAX_PODS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def node_page(scene: Scene, name: str) -> NodePage | None:
         float(columns.ages[index]),
         columns.fresh[index],
         len(pods) + scene.withheld.pods_on(name),
-        pods[:_MOST_PODS],
+        pods[:_MAX_PODS],
         [
             decision
             for decision in scene.run.decisions

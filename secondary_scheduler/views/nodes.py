@@ -35,8 +35,8 @@ MEASURES = (MEASURED, ESTIMATED, REQUESTED)
 ORDERS = ("highest", "lowest", "name")
 ZONE = "topology.kubernetes.io/zone"
 NO_GROUPS = "none"
-_MOST_KEYS = 30
-_MOST_GROUPS = 64
+_MAX_KEYS = 30
+_MAX_GROUPS = 64
 """A label with more values groups nothing: each node has its own host name."""
 _TARGET_LOAD_PACKING = "TargetLoadPacking"
 
@@ -203,11 +203,11 @@ def group_keys(columns: NodeColumns) -> tuple[str, ...]:
     for info in columns.infos:
         for key, text in info.labels.items():
             texts = values.setdefault(key, set())
-            if len(texts) <= _MOST_GROUPS:
+            if len(texts) <= _MAX_GROUPS:
                 texts.add(text)
-    most = min(_MOST_GROUPS, max(1, len(columns) // 2))
+    most = min(_MAX_GROUPS, max(1, len(columns) // 2))
     keys = sorted(key for key, texts in values.items() if 1 < len(texts) <= most)
-    return tuple(sorted(keys, key=lambda key: key != ZONE)[:_MOST_KEYS])
+    return tuple(sorted(keys, key=lambda key: key != ZONE)[:_MAX_KEYS])
 
 
 def _cell(name: str, share: float) -> Cell:

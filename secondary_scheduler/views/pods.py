@@ -14,8 +14,8 @@ from secondary_scheduler.views.nodes import page_of
 from secondary_scheduler.views.runs import PodDecision
 from secondary_scheduler.views.scenes import Scene
 
-_MOST_REASONS = 50
-_MOST_SCHEDULERS = 20
+_MAX_REASONS = 50
+_MAX_SCHEDULERS = 20
 _QUEUES = (
     (UNSCHEDULABLE, "Unschedulable", "No node fits. They wait until something changes that may help."),
     (GATED, "Gated", "A scheduling gate or a plugin keeps them out of the queue."),
@@ -71,7 +71,7 @@ def queues(scene: Scene, page: int) -> list[Queue]:
 
 def other_schedulers(scene: Scene) -> list[tuple[str, int]]:
     """Return how many pending pods other schedulers have, the most first."""
-    return scene.others.most_common(_MOST_SCHEDULERS)
+    return scene.others.most_common(_MAX_SCHEDULERS)
 
 
 def _queue(scene: Scene, result: str, title: str, about: str, page: int) -> Queue:
@@ -95,7 +95,7 @@ def _reasons(rows: Sequence[PodDecision]) -> tuple[Reason, ...]:
         if not groups:
             pods["", decision.message] += 1
     reasons = [Reason(plugin, text, number, nodes[plugin, text]) for (plugin, text), number in pods.items()]
-    return tuple(sorted(reasons, key=lambda reason: (-reason.pods, -reason.nodes, reason.text))[:_MOST_REASONS])
+    return tuple(sorted(reasons, key=lambda reason: (-reason.pods, -reason.nodes, reason.text))[:_MAX_REASONS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def running_pod(answer: DecisionList) -> RunningPod:
     return RunningPod(last, answer.items[1:], waiting, detail, answer.scheduler_names)
 
 
-_MOST_NAMESPACES = 1000
+_MAX_NAMESPACES = 1000
 WAITING = "waiting"
 STATES = (PLACED, WAITING)
 
@@ -198,7 +198,7 @@ def listed_pods(scene: Scene, wanted: PodFilter, page: int) -> PodList:
     ]
     rows.sort(key=lambda row: (row.node is not None, row.key))
     shown, page, pages = page_of(rows, page)
-    namespaces = sorted({row.namespace for row in every})[:_MOST_NAMESPACES]
+    namespaces = sorted({row.namespace for row in every})[:_MAX_NAMESPACES]
     return PodList(shown, len(rows), len(every), page, pages, namespaces)
 
 

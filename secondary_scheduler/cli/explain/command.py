@@ -51,7 +51,7 @@ _QUEUE_EXAMPLES = (
 )
 _NODE_EXAMPLES = ("explain node node-7", "explain node node-7 --snapshot cluster.json")
 _SHADOW_EXAMPLES = ("explain shadow -n shop", "explain shadow -A --limit 50 -o json")
-_MOST = 500
+_MAX_LIMIT = 500
 _TIMEOUT = 15.0
 D = TypeVar("D", bound="Document")
 
@@ -214,7 +214,7 @@ def explain_queue(
         ),
     ] = None,
     all_namespaces: AllNamespacesOption = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="Pods shown of each queue.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=_MAX_LIMIT, help="Pods shown of each queue.")] = 20,
     snapshot: SnapshotOption = None,
     config: ConfigOption = None,
     scheduler: SchedulerOption = None,
@@ -261,7 +261,7 @@ def explain_queue(
 def explain_node(
     call: typer.Context,
     name: Annotated[str, typer.Argument(autocompletion=completers.nodes, help="Name of the node.")],
-    limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="Decisions shown.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=_MAX_LIMIT, help="Decisions shown.")] = 10,
     snapshot: SnapshotOption = None,
     config: ConfigOption = None,
     scheduler: SchedulerOption = None,
@@ -311,7 +311,7 @@ def explain_shadow(
     call: typer.Context,
     namespace: NamespaceOption = None,
     all_namespaces: AllNamespacesOption = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=_MOST, help="Differences shown.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=_MAX_LIMIT, help="Differences shown.")] = 20,
     scheduler_namespace: SchedulerNamespaceOption = None,
     scheduler_pod: SchedulerPodOption = None,
     port: PortOption = PORT,

@@ -19,7 +19,7 @@ Paint = Callable[[str, State], str]
 _LABEL = 14
 _WIDTH = 130
 _APART = {"Deployment": " (Deployment without a SecondaryScheduler)", "Lease": " (as far as its Lease shows)"}
-_MOST_LINES = 12
+_MAX_LINES = 12
 """Of a message: the API server takes 32 KiB in a condition."""
 _LONGEST_REFUSAL = 1000
 """It ends with the right that is missing, after up to 300 characters of who refuses."""
@@ -66,7 +66,7 @@ def lines(document: Json, now: datetime, *, wide: bool, paint: Paint = unpainted
 def _wrapped(text: str) -> list[str]:
     """The lines of a text that came from the cluster, and may hold anything."""
     wrapped = textwrap.wrap(text, text_width(_WIDTH, _LABEL + 3), break_on_hyphens=False)
-    return [printable(line) for line in wrapped[:_MOST_LINES]] or [""]
+    return [printable(line) for line in wrapped[:_MAX_LINES]] or [""]
 
 
 def _title(instance: Json) -> str:

@@ -72,7 +72,7 @@ async def _ask(
 
 
 _NODES_PER_PAGE, _PODS_PER_PAGE = 250, 500
-MOST_NODES, MOST_PODS = 20_000, 500_000
+MAX_NODES, MAX_PODS = 20_000, 500_000
 """As many are counted: beyond, the answer would no longer be one that a person waits for."""
 _ON_A_NODE = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
 
@@ -126,7 +126,7 @@ def read_nodes(connection: SyncConnection, selector: str) -> list[NodeCapacity]:
     params: dict[str, str | int] = {"limit": _NODES_PER_PAGE, **({"labelSelector": selector} if selector else {})}
     nodes: list[NodeCapacity] = []
     for raw in list_raw(connection, api_path("v1", "nodes"), params):
-        if len(nodes) == MOST_NODES:
+        if len(nodes) == MAX_NODES:
             break
         try:
             nodes.append(_capacity(_node.decode(raw)))
@@ -161,7 +161,7 @@ def read_pods(connection: SyncConnection, kubernetes: KubernetesVersion) -> PodS
     sums = PodSums()
     params: dict[str, str | int] = {"limit": _PODS_PER_PAGE, "fieldSelector": _ON_A_NODE}
     for number, raw in enumerate(list_raw(connection, api_path("v1", "pods"), params)):
-        if number == MOST_PODS:
+        if number == MAX_PODS:
             sums.complete = False
             break
         _add(sums, raw, kubernetes)
@@ -202,6 +202,6 @@ def _add(sums: PodSums, raw: msgspec.Raw, kubernetes: KubernetesVersion) -> None
     node_sums.pods[scheduler] += 1
 
 
-def most_common(pods: Mapping[str, int], most: int) -> Iterator[tuple[str, int]]:
+def most_common(pods: Mapping[str, int], limit: int) -> Iterator[tuple[str, int]]:
     """Yield scheduler names and how many pods each has, the most first, then by name."""
-    yield from sorted(pods.items(), key=lambda item: (-item[1], item[0]))[:most]
+    yield from sorted(pods.items(), key=lambda item: (-item[1], item[0]))[:limit]

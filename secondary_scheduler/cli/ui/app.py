@@ -23,7 +23,7 @@ from secondary_scheduler.cli.ui.reading import RecordingScenes, SceneRequest
 from secondary_scheduler.views import nodes, rendering
 from secondary_scheduler.views.asking import (
     HEADERS,
-    MOST_BODY,
+    MAX_BODY,
     BadQuery,
     Handler,
     Refused,
@@ -150,7 +150,7 @@ def _scene(request: web.Request) -> Scene:
 
 def application(site: Site) -> web.Application:
     """Return the application that serves a site."""
-    app = web.Application(middlewares=[_guarded], client_max_size=MOST_BODY)
+    app = web.Application(middlewares=[_guarded], client_max_size=MAX_BODY)
     app[SITE] = site
     for path, handler in (
         ("/", _start),

@@ -265,7 +265,7 @@ def _waiting_at_first(recording: Recording) -> dict[str, str]:
 
 _STEPS = 60
 """Between two moments that can be chosen, at most."""
-_MOST_ATTEMPTS = 20
+_MAX_ATTEMPTS = 20
 """Attempts of a pod that are kept: those with another result or message than the one before."""
 
 
@@ -443,7 +443,7 @@ class _Watching:
         decision = replace(decision, time=moment, attempt=self._tries[name])
         if attempts and _fate(attempts[-1]) == _fate(decision):
             return
-        if len(attempts) == _MOST_ATTEMPTS:
+        if len(attempts) == _MAX_ATTEMPTS:
             attempts.pop()
         attempts.append(decision)
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import ClientSession
 
-from secondary_scheduler.page.site import COOKIE, IDLE_SECONDS, LONGEST_SECONDS, MOST_OF_A_USER, MOST_SESSIONS
+from secondary_scheduler.page.site import COOKIE, IDLE_SECONDS, LONGEST_SECONDS, MAX_SESSIONS, MAX_SESSIONS_OF_A_USER
 from secondary_scheduler.views.asking import HEADERS
 from secondary_scheduler.views.scenes import Scene
 from tests.support.sharedscenes import MARK, shared_scene
@@ -215,10 +215,10 @@ async def test_a_session_ends_with_log_out(visit: Visit) -> None:
 
 async def test_the_session_that_was_idle_longest_goes_first(visit: Visit) -> None:
     sessions = visit.site.sessions
-    opened = [sessions.open(f"token-{number}", f"user-{number}") for number in range(MOST_SESSIONS)]
+    opened = [sessions.open(f"token-{number}", f"user-{number}") for number in range(MAX_SESSIONS)]
     assert sessions.token(opened[0]) == "token-0"
     sessions.open("one more", "one more")
-    assert len(sessions) == MOST_SESSIONS
+    assert len(sessions) == MAX_SESSIONS
     assert sessions.token(opened[1]) is None
     assert sessions.token(opened[0]) == "token-0"
 
@@ -226,11 +226,11 @@ async def test_the_session_that_was_idle_longest_goes_first(visit: Visit) -> Non
 async def test_one_user_cannot_end_the_sessions_of_others(visit: Visit) -> None:
     sessions = visit.site.sessions
     theirs = sessions.open("token", "they")
-    ours = [sessions.open(f"token-{number}", "we") for number in range(MOST_SESSIONS)]
-    assert len(sessions) == 1 + MOST_OF_A_USER
+    ours = [sessions.open(f"token-{number}", "we") for number in range(MAX_SESSIONS)]
+    assert len(sessions) == 1 + MAX_SESSIONS_OF_A_USER
     assert sessions.token(theirs) == "token"
-    assert [sessions.token(each) for each in ours[-MOST_OF_A_USER:]] != [None] * MOST_OF_A_USER
-    assert sessions.token(ours[-MOST_OF_A_USER - 1]) is None
+    assert [sessions.token(each) for each in ours[-MAX_SESSIONS_OF_A_USER:]] != [None] * MAX_SESSIONS_OF_A_USER
+    assert sessions.token(ours[-MAX_SESSIONS_OF_A_USER - 1]) is None
 
 
 async def test_a_viewer_of_one_namespace_names_it_and_sees_its_pods(visit: Visit) -> None:
