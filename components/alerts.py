@@ -14,21 +14,18 @@ from ._alert_rules import operator_alerts, scheduler_alerts
 from ._objective import objective_alert, recording_rules
 from ._rebalancer_alerts import rebalancer_alerts
 from .kube_object import KubeObject, child, name_of
+from .operand_args import BesideArgs
 
 
-@dataclass(frozen=True)
-class SchedulerAlertsArgs:
-    """Attributes:
-    namespace: where scheduler and operator run.
-    operand: name of the scheduler's Deployment, which is the label `job` of its metrics.
+@dataclass(frozen=True, kw_only=True)
+class SchedulerAlertsArgs(BesideArgs):
+    """The scheduler's name is the label `job` of its metrics. Attributes:
     relabelled: the ServiceMonitor is ours, and sets that label; upstream's leaves it the Service's name.
     operator: alerts about our operator too, and about all instances that it serves; its metrics must be scraped.
     runbooks: address of the published page with the runbooks, `docs/runbooks.md` of this repository; "" if it is not.
     rebalancer: alerts about the scheduler's rebalancer, too; its metrics must be scraped.
     """
 
-    namespace: pulumi.Input[str]
-    operand: str = OPERAND
     relabelled: bool = True
     operator: bool = False
     runbooks: str = ""

@@ -7,23 +7,16 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from scheduler.catalog import OPERAND
-
 from ._dashboard import dashboard_text
 from .kube_object import child, name_of
+from .operand_args import BesideArgs
 
 SIDECAR_LABEL = {"grafana_dashboard": "1"}
 
 
-@dataclass(frozen=True)
-class SchedulerDashboardArgs:
-    """Attributes:
-    namespace: of the ConfigMap; the sidecar must watch it.
-    operand: name of the scheduler's Deployment, with which the ConfigMap's name begins.
-    """
-
-    namespace: pulumi.Input[str]
-    operand: str = OPERAND
+@dataclass(frozen=True, kw_only=True)
+class SchedulerDashboardArgs(BesideArgs):
+    """The sidecar must watch the namespace."""
 
 
 class SchedulerDashboard(pulumi.ComponentResource):

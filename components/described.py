@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pulumi
 from pydantic import BaseModel
 
-from scheduler.catalog import OPERAND, Loc, cluster_role_name
-from scheduler.config import ClusterVersions, Configuration, Problem, SchedulerSettings, kubernetes_minor, parse_version
+from scheduler.catalog import OPERAND, Loc
+from scheduler.config import ClusterVersions, Problem, SchedulerSettings, kubernetes_minor, parse_version
 
 from .document import CustomPlugin, PolicyRule
 from .metric_credentials import MetricAccess
 from .settings import (
     CREDENTIALS,
     TOKEN_IN_CONFIG_MAP,
-    ManagedLoadWatcher,
+    CheckedConfiguration,
     MetricCredentialValues,
-    OptInPlan,
     OptInSettings,
-    PagePlan,
     PageSettings,
     ProfileSettings,
-    RebalancerPlan,
     RebalancerSettings,
     build_profile,
     flavour_of_settings,
     mounted_credentials,
-    plan_opt_in,
-    plan_page,
-    plan_rebalancer,
+    plan_beside,
     read_settings,
-    scrape_problems,
 )
 from .settings_args import SettingsArgs
 
@@ -44,35 +38,11 @@ _TOKEN = {"secretKey": "prometheusToken"}
 """How settings say that the token is given beside them."""
 
 
-@dataclass(frozen=True)
-class DescribedScheduler:
-    """What settings say about a scheduler.
-
-    Attributes:
-        content: the KubeSchedulerConfiguration as YAML.
-        configuration: the same as the scheduler loads it.
-        access: how it may read its metric source.
-        flavour: of its image, if the settings say it.
-        custom_plugins: plugins that only its image has.
-        allow_default_scheduler_name: whether a profile may be named default-scheduler.
-        load_watcher: what runs beside it for its plugins to ask, if anything.
-        warnings: settings that are accepted but probably not intended.
-    """
-
-    content: str = field(repr=False)
-    configuration: Configuration = field(repr=False)
-    access: MetricAccess
-    flavour: str
-    custom_plugins: Sequence[CustomPlugin]
-    allow_default_scheduler_name: bool
-    load_watcher: ManagedLoadWatcher | None
-    warnings: Sequence[Problem]
-
-
 def describe_scheduler(
     settings: Mapping[str, Any], *, source: str, image: str, access: MetricAccess, operand: str = OPERAND
-) -> DescribedScheduler:
-    """Return the scheduler that settings describe, by the rules that a stack file is checked by.
+) -> tuple[CheckedConfiguration, ProfileSettings, MetricAccess]:
+    """Return what settings describe, by the rules that a stack file is checked by: the scheduler's configuration, the
+    settings themselves, and how it may read its metric source.
 
     Args:
         settings: with the names and types of a stack file's settings.
@@ -101,27 +71,9 @@ def describe_scheduler(
     problems += [problem for problem in later if not read.concerns(problem)]
     if problems or described is None or checked is None:
         raise _refusal(problems, source)
-    secret = credentials.existing_secret
-    in_secret = not checked.holds_token
-    return DescribedScheduler(
-        checked.content,
-        checked.configuration,
-        MetricAccess(
-            access.token if in_secret else None,
-            access.certificate_authority if in_secret else None,
-            existing_secret=secret.name if secret else None,
-            existing_key=secret.key if secret else "token",
-            cluster_role=credentials.cluster_role,
-            audience=credentials.audience,
-            rules=credentials.rules,
-            in_configuration=checked.holds_token,
-        ),
-        described.flavour or "",
-        custom_plugins(described),
-        described.allow_default_scheduler_name,
-        checked.load_watcher,
-        [replace(warning, source=source) for warning in checked.warnings],
-    )
+    held = checked.holds_token
+    reads = MetricAccess.of(credentials, access.token, access.certificate_authority, in_configuration=held)
+    return checked, described, reads
 
 
 def describe_settings(args: SettingsArgs, *, openshift: bool, name: str) -> SchedulerSettings:
@@ -146,106 +98,61 @@ def describe_settings(args: SettingsArgs, *, openshift: bool, name: str) -> Sche
     return read.settings.model_copy(update={"objects": read.settings.objects.on(openshift=openshift)})
 
 
-def describe_opt_in(
-    settings: Mapping[str, Any] | OptInPlan,
+def describe_beside(
+    checked: CheckedConfiguration,
+    mode: str,
+    settings: SchedulerSettings,
+    *,
+    opt_in: Mapping[str, Any],
     kubernetes_version: str,
-    scheduler_names: Sequence[str],
+    rebalance: Mapping[str, Any],
+    page: Mapping[str, Any],
+    upstream: bool,
     component: pulumi.Resource,
     name: str,
-) -> OptInPlan | None:
-    """Return what opts pods in; None for nothing.
+) -> CheckedConfiguration:
+    """Return the configuration with what is to be installed beside the scheduler.
 
     Args:
-        settings: with the names and types of a stack file's optIn; or what follows from them, which is returned.
+        checked: the scheduler's configuration.
+        mode: how the operator is installed, if there is one.
+        settings: of the installation.
+        opt_in, rebalance, page: with the names and types of a stack file's keys.
         kubernetes_version: of the cluster; "" if it is not known.
-        scheduler_names: of the profiles.
+        upstream: the operator is upstream's.
         component: what warnings are about.
         name: of the component.
 
     Raises:
         pulumi.RunError: they are wrong; one line per problem, all of them.
     """
-    if isinstance(settings, OptInPlan):
-        return settings
-    _require_known(settings, "optIn", name)
+
+    def read(key: str, values: Mapping[str, Any], model: type[Model]) -> Model:
+        if problems := list(_not_known(values, (key,))):
+            raise _refusal(problems, name)
+        reading = read_settings(dict(values), model)
+        if reading.problems or reading.settings is None:
+            raise _refusal([replace(problem, loc=(key, *problem.loc)) for problem in reading.problems], name)
+        return reading.settings
+
     if kubernetes_version and parse_version(kubernetes_version) is None:
         problem = Problem(("kubernetesVersion",), f'"{kubernetes_version}" is not a version; write one such as "1.34"')
         raise _refusal([problem], name)
-    read = _read(settings, OptInSettings, "optIn", name)
-    minor = kubernetes_minor(ClusterVersions(kubernetes_version or None))
-    plan, problems = plan_opt_in(read, scheduler_names, minor)
-    _report(problems, component, name)
-    return plan
-
-
-def describe_rebalancer(
-    settings: Mapping[str, Any] | RebalancerPlan,
-    configuration: Configuration,
-    component: pulumi.Resource,
-    name: str,
-    *,
-    pruned_by: str = "",
-) -> RebalancerPlan | None:
-    """Return the rebalancer that runs beside a scheduler; None for none.
-
-    Args:
-        settings: with the names and types of a stack file's rebalance; or what follows from them, which is returned.
-        configuration: of the scheduler.
-        component: what warnings are about.
-        name: of the component.
-        pruned_by: why no operator can run it; "" if one of ours can.
-
-    Raises:
-        pulumi.RunError: they are wrong; one line per problem, all of them.
-    """
-    if isinstance(settings, RebalancerPlan):
-        return settings
-    _require_known(settings, "rebalance", name)
-    read = _read(settings, RebalancerSettings, "rebalance", name)
-    plan, problems = plan_rebalancer(read, configuration, pruned_by=pruned_by)
-    _report(problems, component, name)
-    return plan
-
-
-def describe_page(
-    settings: Mapping[str, Any] | PagePlan, configuration: Configuration, component: pulumi.Resource, name: str
-) -> PagePlan | None:
-    """Return the page that is served beside a scheduler; None for none.
-
-    Args:
-        settings: with the names and types of a stack file's page; or what follows from them, which is returned.
-        configuration: of the scheduler.
-        component: what warnings are about.
-        name: of the component.
-
-    Raises:
-        pulumi.RunError: they are wrong; one line per problem, all of them.
-    """
-    if isinstance(settings, PagePlan):
-        return settings
-    _require_known(settings, "page", name)
-    read = _read(settings, PageSettings, "page", name)
-    plan, problems = plan_page(read, configuration)
-    _report(problems, component, name)
-    return plan
-
-
-def check_scrape_namespaces(
-    namespaces: Sequence[str],
-    mode: str,
-    component: pulumi.Resource,
-    name: str,
-    *,
-    upstream: bool,
-    network_policy: bool,
-) -> None:
-    """Refuse namespaces that cannot be, or that would limit nothing; as `scrape_problems`.
-
-    Raises:
-        pulumi.RunError: one line per problem, all of them.
-    """
-    _require_known(namespaces, "scrapeNamespaces", name)
-    _report(scrape_problems(namespaces, mode, upstream=upstream, network_policy=network_policy), component, name)
+    planned, problems = plan_beside(
+        checked,
+        settings,
+        opt_in=read("optIn", opt_in, OptInSettings),
+        rebalance=read("rebalance", rebalance, RebalancerSettings),
+        page=read("page", page, PageSettings),
+        mode=mode,
+        upstream=upstream,
+        minor=kubernetes_minor(ClusterVersions(kubernetes_version or None)),
+    )
+    if errors := [problem for problem in problems if problem.severity == "error"]:
+        raise _refusal(errors, name)
+    for warning in problems:
+        pulumi.log.warn(str(replace(warning, source=name)), component)
+    return planned
 
 
 def custom_plugins(settings: ProfileSettings) -> list[CustomPlugin]:
@@ -259,28 +166,6 @@ def custom_plugins(settings: ProfileSettings) -> list[CustomPlugin]:
         )
         for plugin in settings.extra_plugins
     ]
-
-
-def _require_known(settings: Any, key: str, name: str) -> None:
-    """Refuse settings of a component that the program does not know yet."""
-    if problems := list(_not_known(settings, (key,))):
-        raise _refusal(problems, name)
-
-
-def _read(settings: Mapping[str, Any], model: type[Model], key: str, name: str) -> Model:
-    """Return what a component was given as a stack file's `key`; all that is wrong with it is refused."""
-    read = read_settings(dict(settings), model)
-    if read.problems or read.settings is None:
-        raise _refusal([replace(problem, loc=(key, *problem.loc)) for problem in read.problems], name)
-    return read.settings
-
-
-def _report(problems: Sequence[Problem], component: pulumi.Resource, name: str) -> None:
-    """Refuse errors; log warnings at the component."""
-    if errors := [problem for problem in problems if problem.severity == "error"]:
-        raise _refusal(errors, name)
-    for warning in problems:
-        pulumi.log.warn(str(replace(warning, source=name)), component)
 
 
 def _refusal(problems: Sequence[Problem], source: str) -> pulumi.RunError:
@@ -341,16 +226,3 @@ def _credentials(settings: ProfileSettings, access: MetricAccess) -> tuple[Metri
         message = "needs a token that is known before the update, as the configuration's name follows from its content"
         return values, [Problem(TOKEN_IN_CONFIG_MAP, message)]
     return replace(values, config_map_token=access.token), []
-
-
-def crds_of(configuration: Configuration) -> list[str]:
-    """CRDs that enabled plugins read."""
-    plugins = (configuration.flavour.find(name) for profile in configuration.profiles for name in profile.enabled)
-    return sorted({crd for plugin in plugins if plugin is not None for crd in plugin.crds})
-
-
-def extra_roles(configuration: Configuration) -> dict[str, Any]:
-    """Rules of enabled plugins that are not in the catalogue, by the name of the ClusterRole."""
-    extra = configuration.flavour.extra
-    enabled = dict.fromkeys(name for profile in configuration.profiles for name in profile.enabled)
-    return {cluster_role_name(name): extra[name].rules for name in enabled if name in extra and extra[name].rules}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import pulumi
@@ -14,7 +14,6 @@ from scheduler.catalog import (
     INSTANCE_NAME,
     METRICS_READER_CLUSTER_ROLE,
     REBALANCER_CLUSTER_ROLE,
-    STATUS_KINDS,
     PolicyRule,
     operand_name,
     shipped_cluster_roles,
@@ -61,55 +60,67 @@ class OlmSource:
     ready_seconds: int | None = None
 
 
-@dataclass(frozen=True)
-class InstallationArgs:
+@dataclass(frozen=True, kw_only=True)
+class OperatorArgs:
     """Attributes:
+    image, flavour: the scheduler's image, and its flavour where the name does not show it, or where the image is an
+        Output: what follows from its name must be known before the update.
     mode: how the operator is installed, if there is one.
-    resource_name: name of the SecondaryScheduler.
-    namespace: where operator and scheduler run.
-    adopting: provider of the same cluster that adopts objects which others create; with OLM or upstream's operator.
-    other_roles: ClusterRoles of schedulers that another installation on this cluster creates.
-    with_crd: create the CRD of SecondaryScheduler, if the mode does; False where another installation has it.
-    scheduler_image, flavour, plugins: image, its flavour where the name does not show it, and enabled plugins; the
-        scheduler's rights follow from them.
-    extra_roles: rules of enabled plugins that are not in the catalogue, by the name of the role to create.
-    operator_image: for manifests.
-    settings: what is the same however the operator is installed.
-    upstream: the operator is upstream's, which binds the cluster's own ClusterRoles only.
-    olm: for olm and catalog.
+    namespace: where operator and scheduler run. Several installations on one cluster have a namespace each; upstream's
+        operator knows the usual one only.
+    resource_name: name of the SecondaryScheduler, with our operator in modes manifests and none. In mode none the
+        operator must serve it: as one of the `instances` of the installation that has it.
+    operator_image: for mode manifests.
+    upstream_operator: the operator is upstream's, which binds the cluster's own ClusterRoles only.
+    olm: where OLM finds the operator, for modes olm and catalog.
+    adopting: provider of the same cluster that adopts objects which others create, for these two modes and upstream's
+        operator: see `ClusterProvider.adopting`.
     openshift: whether the cluster is OpenShift.
-    instances, status_of: what our operator serves in addition to this stack's scheduler.
-    secrets: names of Secrets, not made by this stack, that its scheduler mounts.
-    allowed_images: repositories of images that a SecondaryScheduler may name, beside that of `scheduler_image`.
-    crds: of plugins; they exist before the operator starts.
-    keep_crd: keep that CRD when the stack is destroyed.
-    rebalancers: our operator may run rebalancers.
-    rebalancer_image: an image that these may have beside the scheduler's; "" for none.
+    instances: further SecondarySchedulers that the operator serves, by namespace (None: its own) and name.
+    allowed_images: repositories of images that a SecondaryScheduler may name, beside that of `image`.
+    rebalancers: our operator may run rebalancers for `instances`, too; it may for this one's.
+    keep_crds: keep the CRDs when the installation is destroyed.
     """
 
-    mode: InstallMode
-    scheduler_image: pulumi.Input[str]
-    plugins: Collection[str]
-    resource_name: str = INSTANCE_NAME
-    olm: OlmSource | None = None
-    namespace: pulumi.Input[str] = NAMESPACE
-    adopting: pulumi.ProviderResource | None = None
-    other_roles: Collection[str] = ()
-    with_crd: bool = True
+    image: pulumi.Input[str]
     flavour: str = ""
-    extra_roles: Mapping[str, Sequence[PolicyRule]] = field(default_factory=dict)
+    mode: InstallMode = "manifests"
+    namespace: pulumi.Input[str] = NAMESPACE
+    resource_name: str = INSTANCE_NAME
     operator_image: pulumi.Input[str] | None = None
-    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
-    upstream: bool = False
+    upstream_operator: bool = False
+    olm: OlmSource | None = None
+    adopting: pulumi.ProviderResource | None = None
     openshift: bool = False
     instances: Sequence[tuple[str | None, str]] = ()
-    status_of: Sequence[str] = STATUS_KINDS
-    secrets: Sequence[str] = ()
     allowed_images: Sequence[pulumi.Input[str]] = ()
-    crds: Sequence[pulumi.Resource] = ()
-    keep_crd: bool = False
     rebalancers: bool = False
-    rebalancer_image: str = ""
+    keep_crds: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstallationArgs(OperatorArgs):
+    """Attributes:
+    settings: what is the same however the operator is installed.
+    plugins: enabled ones; the scheduler's rights follow from them.
+    extra_roles: rules of enabled plugins that are not in the catalogue, by the name of the role to create.
+    other_roles: ClusterRoles of schedulers that another installation on this cluster creates.
+    with_crd: create the CRD of SecondaryScheduler, if the mode does; False where another installation has it.
+    crds: of plugins; they exist before the operator starts.
+    status_of: kinds whose status our operator maintains.
+    secrets: names of Secrets, not made by this stack, that its scheduler mounts.
+    rebalancer_image: an image that rebalancers may have beside the scheduler's; "" for none.
+    """
+
+    settings: SchedulerSettings
+    plugins: Collection[str]
+    extra_roles: Mapping[str, Sequence[PolicyRule]]
+    other_roles: Collection[str]
+    with_crd: bool
+    crds: Sequence[pulumi.Resource]
+    status_of: Sequence[str]
+    secrets: Sequence[str]
+    rebalancer_image: str
 
 
 @dataclass(frozen=True)
@@ -163,7 +174,7 @@ def install(args: InstallationArgs, parts: Parts) -> Installation:
         operator = ExistingOperator(parts.name("operator"), existing, parts.options("operator"))
     elif args.mode == "manifests":
         if args.with_crd:
-            crd_args = SecondarySchedulerCrdArgs(args.keep_crd, args.settings.protect)
+            crd_args = SecondarySchedulerCrdArgs(args.keep_crds, args.settings.protect)
             crd = SecondarySchedulerCrd(parts.name("crd"), crd_args, parts.options("crd"))
             needs, crd_changes = [crd, *needs], crd.changes
         needs += _limits(args, record, parts)
@@ -173,7 +184,7 @@ def install(args: InstallationArgs, parts: Parts) -> Installation:
         operator = _through_olm(args, record, needs, parts)
     return Installation(
         args.mode,
-        args.upstream,
+        args.upstream_operator,
         args.openshift,
         namespace,
         record.namespace,
@@ -191,7 +202,7 @@ def _from_manifests(
 ) -> OperatorInstall | UpstreamOperator:
     image = "" if args.operator_image is None else args.operator_image
     cluster_name = cluster_scoped_name(OPERATOR_NAME, args.namespace)
-    if args.upstream:
+    if args.upstream_operator:
         upstream_args = UpstreamOperatorArgs(
             record.namespace, image, needs, args.openshift, cluster_name, args.settings.ready_seconds
         )
@@ -218,8 +229,8 @@ def _wanted_roles(args: InstallationArgs, source: str) -> tuple[Mapping[str, Seq
     catalogue's plugins.
     """
     shipped = shipped_cluster_roles()
-    if args.mode != "direct" and not args.upstream:
-        flavour = flavour_of_input(args.scheduler_image, args.flavour, source)
+    if args.mode != "direct" and not args.upstream_operator:
+        flavour = flavour_of_input(args.image, args.flavour, source)
         wanted = {*operand.cluster_roles_for([(args.plugins, flavour)]), METRICS_READER_CLUSTER_ROLE}
         if args.rebalancers:
             wanted.add(REBALANCER_CLUSTER_ROLE)
@@ -231,7 +242,7 @@ def _wanted_roles(args: InstallationArgs, source: str) -> tuple[Mapping[str, Seq
         roles = {**({} if args.mode == "none" else shipped), **args.extra_roles}
         bind = list(args.extra_roles)
     else:
-        flavour = flavour_of_input(args.scheduler_image, args.flavour, source)
+        flavour = flavour_of_input(args.image, args.flavour, source)
         bind = [*operand.cluster_roles_for([(args.plugins, flavour)]), *args.extra_roles]
         if args.mode != "direct":
             bind = [role for role in bind if role not in GO_CLUSTER_ROLES]
@@ -254,7 +265,7 @@ def _roles(
     """
     if not roles and not bind:
         return []
-    bundled = shipped_cluster_roles() if args.mode in ("olm", "catalog") and not args.upstream else ()
+    bundled = shipped_cluster_roles() if args.mode in ("olm", "catalog") and not args.upstream_operator else ()
     roles_args = SchedulerRolesArgs(roles, bind, record.namespace, bundled, needs=[record])
     return [SchedulerRoles(parts.name("scheduler-roles"), roles_args, parts.options("scheduler-roles"))]
 
@@ -264,8 +275,8 @@ def _limits(args: InstallationArgs, record: InstallationRecord, parts: Parts) ->
     limits: list[pulumi.Resource] = []
     if args.settings.objects.admission_policies:
         instances = [(None, INSTANCE_NAME), *args.instances]
-        images = [args.scheduler_image, *args.allowed_images, *filter(None, [args.rebalancer_image])]
-        account = "" if args.upstream else OPERATOR_NAME
+        images = [args.image, *args.allowed_images, *filter(None, [args.rebalancer_image])]
+        account = "" if args.upstream_operator else OPERATOR_NAME
         policies = AdmissionPoliciesArgs(
             images,
             record.namespace,
@@ -275,7 +286,7 @@ def _limits(args: InstallationArgs, record: InstallationRecord, parts: Parts) ->
             name_prefix=cluster_scoped_name("", args.namespace),
         )
         limits.append(AdmissionPolicies(parts.name("admission"), policies, parts.options("admission")))
-    if args.settings.objects.network_policy and not args.upstream:
+    if args.settings.objects.network_policy and not args.upstream_operator:
         network = OperatorNetworkArgs(record.namespace, args.settings, needs=[record])
         limits.append(OperatorNetwork(parts.name("operator-network"), network, parts.options("operator-network")))
     return limits

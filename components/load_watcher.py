@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,41 +9,28 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from scheduler import operand
-from scheduler.catalog import CANARY_SUFFIX, OPERAND, page_name, rebalancer_name
-from scheduler.config import SchedulerSettings
+from scheduler.catalog import CANARY_SUFFIX, page_name, rebalancer_name
 
 from .kube_object import child, in_kubernetes_spelling, name_of, rollout_timeouts, unawaited_service
 from .labels import COMPONENT
-from .metric_credentials import SecretKeyReference
+from .operand_args import BesideArgs
 from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
 from .settings import LOAD_WATCHER_PORT, ManagedLoadWatcher, load_watcher_name
 
 _COMMAND = "/bin/load-watcher"
 
 
-@dataclass(frozen=True)
-class LoadWatcherArgs:
-    """Attributes:
-    namespace: where the scheduler runs.
+@dataclass(frozen=True, kw_only=True)
+class LoadWatcherArgs(BesideArgs):
+    """The scheduler's pods and canaries alone may ask it, a rebalancer's and a page's. Attributes:
     watcher: its image, its configuration, and what it may do with credentials.
-    operand: name of the scheduler, whose pods and canaries alone may ask it, a rebalancer's and a page's.
-    credentials: Secret with the credentials for the metric source, if any.
-    audience: of a token of its ServiceAccount that is the credential instead.
-    settings: of the scheduler: ports and time to start hold for it, too.
-    openshift: whether admission chooses the numeric user.
-    needs: what must exist before.
+    audience: of a token of its ServiceAccount that is the credential instead of a Secret.
     rebalancer: whether there is a rebalancer.
     page: whether there is a page.
     """
 
-    namespace: pulumi.Input[str]
     watcher: ManagedLoadWatcher = field(repr=False)
-    operand: str = OPERAND
-    credentials: SecretKeyReference | None = None
     audience: str = ""
-    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
-    openshift: bool = False
-    needs: Sequence[pulumi.Resource] = ()
     rebalancer: bool = False
     page: bool = False
 

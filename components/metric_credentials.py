@@ -11,6 +11,7 @@ from scheduler.catalog import CredentialRules
 
 from ._inputs import joined
 from .kube_object import child, cluster_role_binding, name_of
+from .settings import MetricCredentialValues
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,28 @@ class MetricAccess:
     audience: str = ""
     rules: CredentialRules = field(default_factory=CredentialRules)
     in_configuration: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        credentials: MetricCredentialValues,
+        token: pulumi.Input[str] | None,
+        certificate_authority: pulumi.Input[str] | None,
+        *,
+        in_configuration: bool,
+    ) -> MetricAccess:
+        """Return what settings describe; token and authority are for a Secret, unless the configuration holds them."""
+        secret = credentials.existing_secret
+        return cls(
+            None if in_configuration else token,
+            None if in_configuration else certificate_authority,
+            existing_secret=secret.name if secret else None,
+            existing_key=secret.key if secret else "token",
+            cluster_role=credentials.cluster_role,
+            audience=credentials.audience,
+            rules=credentials.rules,
+            in_configuration=in_configuration,
+        )
 
 
 TOKEN_KEY = "token"  # noqa: S105 - the key under which the token stands

@@ -1,4 +1,4 @@
-"""What a scheduler is, whoever creates it: an operator or this program."""
+"""What a scheduler is, whoever creates it, an operator or this program; and what runs beside it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import pulumi
 
-from scheduler.catalog import CredentialRules
-from scheduler.config import SchedulerSettings
+from scheduler.catalog import OPERAND, CredentialRules
+from scheduler.config import Configuration, SchedulerSettings
 
-from .metric_credentials import SecretKeyReference
+from .metric_credentials import MetricAccess, SecretKeyReference
 
 
 @dataclass(frozen=True)
@@ -47,3 +47,35 @@ class OperandArgs:
     resources: Mapping[str, Any] | None = None
     env: Sequence[Mapping[str, Any]] = ()
     needs: Sequence[pulumi.Resource] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BesideArgs:
+    """Attributes:
+    namespace: where the scheduler runs.
+    operand: name of the scheduler.
+    settings: of the scheduler, which hold for what is beside it, too.
+    credentials: Secret with the credentials for the load source, if any.
+    openshift: whether admission chooses the numeric user.
+    needs: what must exist before.
+    """
+
+    namespace: pulumi.Input[str]
+    operand: str = OPERAND
+    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
+    credentials: SecretKeyReference | None = None
+    openshift: bool = False
+    needs: Sequence[pulumi.Resource] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReaderArgs(BesideArgs):
+    """Of what reads the scheduler's configuration, too. Attributes:
+    configuration: as the scheduler loads it.
+    config_map_name: the ConfigMap with it: who may get it sees it.
+    access: how the load source may be read.
+    """
+
+    configuration: Configuration = field(repr=False)
+    config_map_name: pulumi.Input[str]
+    access: MetricAccess = field(default_factory=MetricAccess)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from scheduler import operand
-from scheduler.catalog import OPERAND, page_name, page_namespace_rules, page_rules
-from scheduler.config import Configuration, SchedulerSettings, bound_rules
+from scheduler.catalog import page_name, page_namespace_rules, page_rules
+from scheduler.config import bound_rules
 
 from ._inputs import joined
 from .kube_object import (
@@ -23,8 +22,8 @@ from .kube_object import (
     unawaited_service,
 )
 from .labels import COMPONENT
-from .metric_credentials import MetricAccess, SecretKeyReference
 from .namespace import cluster_scoped_name
+from .operand_args import ReaderArgs
 from .settings import PagePlan
 
 _COMMAND = "/bin/secondary-scheduler-page"
@@ -33,31 +32,11 @@ _SERVICE_PORT = 443
 _TLS_DIRECTORY, _TLS_VOLUME = "/etc/page-tls", "tls"
 
 
-@dataclass(frozen=True)
-class PageArgs:
-    """Attributes:
-    namespace: where the scheduler runs.
-    plan: image, hosts and certificate.
-    configuration: of the scheduler, with which the page decides.
-    config_map_name: the ConfigMap with that configuration: who may get it sees it on the page.
-    access: how the load source may be read.
-    credentials: Secret with the credentials for it, if any.
-    operand: name of the scheduler.
-    settings: of the scheduler: ports and time to start hold for it, too.
-    openshift: whether admission chooses the numeric user.
-    needs: what must exist before.
-    """
+@dataclass(frozen=True, kw_only=True)
+class PageArgs(ReaderArgs):
+    """`plan`: image, hosts and certificate."""
 
-    namespace: pulumi.Input[str]
     plan: PagePlan
-    configuration: Configuration = field(repr=False)
-    config_map_name: pulumi.Input[str]
-    access: MetricAccess = field(default_factory=MetricAccess)
-    credentials: SecretKeyReference | None = None
-    operand: str = OPERAND
-    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
-    openshift: bool = False
-    needs: Sequence[pulumi.Resource] = ()
 
 
 class Page(pulumi.ComponentResource):

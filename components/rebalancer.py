@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from scheduler import operand
-from scheduler.catalog import OPERAND, rebalancer_name, rebalancer_rules
-from scheduler.config import Configuration, SchedulerSettings, bound_rules
+from scheduler.catalog import rebalancer_name, rebalancer_rules
+from scheduler.config import bound_rules
 
 from ._inputs import joined
 from .kube_object import (
@@ -24,39 +23,20 @@ from .kube_object import (
     unawaited_service,
 )
 from .labels import COMPONENT
-from .metric_credentials import MetricAccess, SecretKeyReference
 from .namespace import cluster_scoped_name
+from .operand_args import ReaderArgs
 from .settings import RebalancerPlan
 
 
-@dataclass(frozen=True)
-class RebalancerArgs:
-    """Attributes:
-    namespace: where the scheduler runs.
+@dataclass(frozen=True, kw_only=True)
+class RebalancerArgs(ReaderArgs):
+    """Its admission policies let the API server refuse evictions of other schedulers' pods. Attributes:
     plan: mode, and what may be moved.
     image: if the plan names none.
-    configuration: of the scheduler, which says what its plugins read.
-    config_map_name: the ConfigMap with that configuration.
-    access: how the load source may be read.
-    credentials: Secret with the credentials for it, if any.
-    operand: name of the scheduler.
-    settings: of the scheduler, which hold for it, too. The admission policies let the API server refuse evictions of
-        other schedulers' pods.
-    openshift: whether admission chooses the numeric user.
-    needs: what must exist before: the scheduler, as nothing is moved without it.
     """
 
-    namespace: pulumi.Input[str]
     plan: RebalancerPlan
     image: pulumi.Input[str]
-    configuration: Configuration = field(repr=False)
-    config_map_name: pulumi.Input[str]
-    access: MetricAccess = field(default_factory=MetricAccess)
-    credentials: SecretKeyReference | None = None
-    operand: str = OPERAND
-    settings: SchedulerSettings = field(default_factory=SchedulerSettings)
-    openshift: bool = False
-    needs: Sequence[pulumi.Resource] = ()
 
 
 class Rebalancer(pulumi.ComponentResource):

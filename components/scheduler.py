@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pulumi
 
@@ -83,7 +84,8 @@ def run_scheduler(installation: Installation, args: SchedulerArgs, parts: Parts)
 def _monitoring(installation: Installation, args: SchedulerArgs, parts: Parts) -> list[pulumi.Resource]:
     """Alerts and dashboard. Alerts about the operator go with the one installation that brings ours and scrapes it."""
     resources: list[pulumi.Resource] = []
-    objects, namespace, name = args.settings.objects, installation.namespace, args.operand
+    objects, namespace = args.settings.objects, installation.namespace
+    beside: dict[str, Any] = {"namespace": namespace, "operand": args.operand, "settings": args.settings}
     if objects.prometheus_rule:
         operator = installation.brings_our_operator and objects.service_monitor is not False
         if operator:
@@ -92,9 +94,11 @@ def _monitoring(installation: Installation, args: SchedulerArgs, parts: Parts) -
             resources.append(OperatorMonitor(parts.name(part), monitor, parts.options(part)))
         rebalancer = args.rebalanced and objects.service_monitor is not False
         relabelled = not installation.upstream or installation.mode == "direct"
-        alerts = SchedulerAlertsArgs(namespace, name, relabelled, operator, args.runbooks, rebalancer)
+        alerts = SchedulerAlertsArgs(
+            **beside, relabelled=relabelled, operator=operator, runbooks=args.runbooks, rebalancer=rebalancer
+        )
         resources.append(SchedulerAlerts(parts.name("alerts"), alerts, parts.options("alerts")))
     if objects.grafana_dashboard:
-        dashboard = SchedulerDashboardArgs(namespace, name)
+        dashboard = SchedulerDashboardArgs(**beside)
         resources.append(SchedulerDashboard(parts.name("dashboard"), dashboard, parts.options("dashboard")))
     return resources

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_kubernetes as k8s
 
-from scheduler.config import Configuration, configuration_hash
+from scheduler.config import Configuration
 
 from .document import load_document
 from .kube_object import child, name_of
@@ -51,11 +51,10 @@ class SchedulerConfiguration(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: SchedulerConfigurationArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("secondary-scheduler:components:SchedulerConfiguration", name, None, opts)
-        if args.checked is None:
-            load_document(
-                args.content, source=f"{name}: content", image=args.image, allow_token_in_config_map=args.holds_token
-            )
-        self.configuration_hash = configuration_hash(args.content)
+        configuration = args.checked or load_document(
+            args.content, source=f"{name}: content", image=args.image, allow_token_in_config_map=args.holds_token
+        )
+        self.configuration_hash = configuration.hash
         digits = self.configuration_hash[:_HASH_DIGITS]
         options = child(self)
         options.aliases = [pulumi.Alias(name=f"{name}-{_BEFORE}")]

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import pulumi
 
 from scheduler import operand
 from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, operand_name, rebalancer_name
-from scheduler.config import Configuration, bound_rules
+from scheduler.config import bound_rules
 
 from ._inputs import known_image
 from .crd import PluginCrds, PluginCrdsArgs
-from .described import (
-    check_scrape_namespaces,
-    crds_of,
-    describe_opt_in,
-    describe_page,
-    describe_rebalancer,
-    describe_scheduler,
-    describe_settings,
-    extra_roles,
-)
+from .described import custom_plugins, describe_beside, describe_scheduler, describe_settings
 from .document import CustomPlugin, load_document
 from .drift import ForceConflicts
-from .installation import Installation, InstallationArgs, InstallMode, OlmSource, install
+from .installation import Installation, InstallationArgs, OperatorArgs, install
 from .load_watcher import LoadWatcher, LoadWatcherArgs
 from .metric_credentials import MetricAccess, MetricCredentials, MetricCredentialsArgs, SecretKeyReference
-from .namespace import NAMESPACE, cluster_scoped_name
+from .namespace import cluster_scoped_name
 from .opt_in import OptIn, OptInArgs, OptInRecord, OptInRecordArgs
 from .page import Page, PageArgs
 from .parts import Parts
@@ -37,84 +28,60 @@ from .rebalancer import Rebalancer, RebalancerArgs
 from .scheduler import RunningScheduler, SchedulerArgs, run_scheduler
 from .scheduler_configuration import SchedulerConfiguration, SchedulerConfigurationArgs
 from .scheduler_names import claim_scheduler_names
-from .settings import ManagedLoadWatcher, OptInPlan, PagePlan, RebalancerPlan, load_watcher_name, pruned_by
+from .settings import (
+    CheckedConfiguration,
+    ManagedLoadWatcher,
+    OptInPlan,
+    RebalancerPlan,
+    checked_configuration,
+    load_watcher_name,
+)
 from .settings_args import SettingsArgs
 
 
 @dataclass(frozen=True, kw_only=True)
-class SchedulerInstallationArgs(SettingsArgs):
-    """Beside `SettingsArgs`. Attributes:
-    image, flavour: the scheduler's image, and its flavour where the name does not show it, or where the image is an
-        Output: what follows from its name must be known before the update.
+class SchedulerInstallationArgs(SettingsArgs, OperatorArgs):
+    """Beside those of `SettingsArgs` and `OperatorArgs`. Attributes:
     settings: plugins, metricProvider, profiles and the other settings of a stack file that make the scheduler's
         configuration, with the names that they have there. They are checked as a stack file is: wrong ones fail the
         preview. Default: the default scheduler's profile under the name secondary-scheduler.
-    configuration: instead of settings, a KubeSchedulerConfiguration as YAML. It is checked, too.
-    mode: how the operator is installed, if there is one.
-    namespace: where operator and scheduler run. Several installations on one cluster have a namespace each; upstream's
-        operator knows the usual one only.
-    resource_name: name of the SecondaryScheduler, with our operator in modes manifests and none. In mode none the
-        operator must serve it: as one of the `instances` of the installation that has it.
-    operator_image: for mode manifests.
-    upstream_operator: the operator is upstream's.
-    olm: where OLM finds the operator, for modes olm and catalog.
-    adopting: provider of the same cluster that adopts objects which others create, for these two modes and upstream's
-        operator: see `ClusterProvider.adopting`.
+    configuration: instead of settings, a KubeSchedulerConfiguration as YAML, which is checked, too; or one that has
+        been judged, with what is to be installed beside the scheduler.
     metric_access: how the scheduler, or its load-watcher, may read the metric source.
     load_watcher: beside a configuration that names its address; with settings it follows from them.
     custom_plugins: plugins that only a custom image has; with settings, their extraPlugins.
     resources: requests and limits of the scheduler's container; None for the default.
     env: environment variables of the scheduler's container, as Kubernetes has them; not with upstream's operator.
     runbook_url: address of the page with the runbooks, docs/runbooks.md, where it is published: alerts link to it.
-    allowed_images: repositories of images that a SecondaryScheduler may name, beside that of `image`.
-    instances: further SecondarySchedulers that the operator serves, by namespace (None: its own) and name.
     status_of: plurals of the kinds of scheduler-plugins whose status the operator maintains; None: those that plugins
         of the configuration read, or all if there are further instances.
-    openshift: whether the cluster is OpenShift.
     opt_in: which pods get the scheduler's name as they are created, with the names of a stack file's optIn; wrong ones
-        fail the preview. Or what follows from them, where they have been judged. Default: none.
+        fail the preview. Default: none.
     rebalance: whether pods are moved off overloaded nodes, and which, with the names of a stack file's rebalance; wrong
-        ones fail the preview. Or what follows from them, where they have been judged. Default: nothing is moved.
-    rebalancers: our operator may run rebalancers for `instances`, too; it may for this one's.
-    page: a page in the cluster, with the names of a stack file's page; wrong ones fail the preview. Or what follows
-        from them, where they have been judged. Default: none.
+        ones fail the preview. Default: nothing is moved.
+    page: a page in the cluster, with the names of a stack file's page; wrong ones fail the preview. Default: none.
     kubernetes_version: of the cluster, for opt_in; "" if it is not known.
     allow_default_scheduler_name: allow a profile named default-scheduler.
-    keep_crds: keep the CRDs when the installation is destroyed.
     beside: another installation on the same cluster. What a cluster has once (CRDs, ClusterRoles of schedulers, the
         PriorityClass) stays that one's, and is used here.
     formerly_at_root: the stack was made by a version whose components were at the root of the program; their state is
         kept. For one installation of a program only.
     """
 
-    image: pulumi.Input[str]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    configuration: str = ""
-    mode: InstallMode = "manifests"
-    flavour: str = ""
-    namespace: pulumi.Input[str] = NAMESPACE
-    resource_name: str = INSTANCE_NAME
-    operator_image: pulumi.Input[str] | None = None
-    upstream_operator: bool = False
-    olm: OlmSource | None = None
-    adopting: pulumi.ProviderResource | None = None
+    configuration: str | CheckedConfiguration = ""
     metric_access: MetricAccess = field(default_factory=MetricAccess)
     load_watcher: ManagedLoadWatcher | None = None
     custom_plugins: Sequence[CustomPlugin] = ()
     resources: Mapping[str, Any] | None = None
     env: Sequence[Mapping[str, Any]] = ()
     runbook_url: str = ""
-    allowed_images: Sequence[pulumi.Input[str]] = ()
-    instances: Sequence[tuple[str | None, str]] = ()
     status_of: Sequence[str] | None = None
-    openshift: bool = False
-    opt_in: Mapping[str, Any] | OptInPlan = field(default_factory=dict)
-    rebalance: Mapping[str, Any] | RebalancerPlan = field(default_factory=dict)
-    rebalancers: bool = False
-    page: Mapping[str, Any] | PagePlan = field(default_factory=dict)
+    opt_in: Mapping[str, Any] = field(default_factory=dict)
+    rebalance: Mapping[str, Any] = field(default_factory=dict)
+    page: Mapping[str, Any] = field(default_factory=dict)
     kubernetes_version: str = ""
     allow_default_scheduler_name: bool = False
-    keep_crds: bool = False
     beside: SchedulerInstallation | None = None
     formerly_at_root: bool = False
 
@@ -140,25 +107,11 @@ class SchedulerInstallation(pulumi.ComponentResource):
         self._parts = Parts(self, name, args.formerly_at_root)
         _check_resource_name(name, args)
         self._settings = describe_settings(args, openshift=args.openshift, name=name)
-        self._args, self._configuration = self._checked(args)
+        self._args, self._checked = self._judged(args)
+        self._configuration = self._checked.configuration
         claim_scheduler_names(self, name, self._configuration.scheduler_names)
         self._operand = operand_name(args.resource_name)
-        self._rebalance = describe_rebalancer(
-            args.rebalance,
-            self._configuration,
-            self,
-            self._parts.prefix,
-            pruned_by=pruned_by(args.mode, upstream=args.upstream_operator),
-        )
-        check_scrape_namespaces(
-            self._settings.scrape_namespaces,
-            args.mode,
-            self,
-            self._parts.prefix,
-            upstream=args.upstream_operator,
-            network_policy=self._settings.objects.network_policy,
-        )
-        self._page_plan = describe_page(args.page, self._configuration, self, self._parts.prefix)
+        self._rebalance = self._checked.rebalance
         self._crds = self._plugin_crds()
         installation = install(self._installation_args(), self._parts)
         self.cluster_roles: frozenset[str] = frozenset(installation.roles)
@@ -169,11 +122,10 @@ class SchedulerInstallation(pulumi.ComponentResource):
         configuration = self._scheduler_configuration(installation)
         watcher = self._load_watcher(installation, credentials)
         scheduler_args = self._scheduler_args(installation, configuration, None if watcher else credentials, watcher)
-        plan = describe_opt_in(args.opt_in, args.kubernetes_version, self._configuration.scheduler_names, self, name)
-        if plan is None:
+        if self._checked.opt_in is None:
             scheduler = run_scheduler(installation, scheduler_args, self._parts)
         else:
-            scheduler = self._run_opted_in(installation, scheduler_args, plan)
+            scheduler = self._run_opted_in(installation, scheduler_args, self._checked.opt_in)
         self._rebalancer(installation, configuration, credentials, scheduler)
         self._page(installation, configuration, credentials, watcher)
         self.priority_class_name: pulumi.Output[str] | None = scheduler.priority_class_name
@@ -193,52 +145,72 @@ class SchedulerInstallation(pulumi.ComponentResource):
             }
         )
 
-    def _checked(self, args: SchedulerInstallationArgs) -> tuple[SchedulerInstallationArgs, Configuration]:
+    def _judged(self, args: SchedulerInstallationArgs) -> tuple[SchedulerInstallationArgs, CheckedConfiguration]:
         """The Args with what follows from their settings, and the configuration as the scheduler loads it."""
+        if isinstance(args.configuration, CheckedConfiguration):
+            return args, args.configuration
+        args, checked = (args, self._loaded(args, args.configuration)) if args.configuration else self._described(args)
+        return args, describe_beside(
+            checked,
+            args.mode,
+            self._settings,
+            opt_in=args.opt_in,
+            kubernetes_version=args.kubernetes_version,
+            rebalance=args.rebalance,
+            page=args.page,
+            upstream=args.upstream_operator,
+            component=self,
+            name=self._parts.prefix,
+        )
+
+    def _loaded(self, args: SchedulerInstallationArgs, content: str) -> CheckedConfiguration:
+        name, rules = self._parts.prefix, args.metric_access.rules
+        image = known_image(args.image, args.flavour or args.settings.get("flavour"), name)
+        if args.settings:
+            raise pulumi.RunError(f"{name}: must hold either settings or configuration")
+        configuration = load_document(
+            content,
+            source=f"{name}: configuration",
+            flavour=args.flavour,
+            image=image,
+            custom_plugins=args.custom_plugins,
+            credential_rules=rules,
+            allow_token_in_config_map=args.metric_access.in_configuration,
+            allow_default_scheduler_name=args.allow_default_scheduler_name,
+        )
+        checked = checked_configuration(content, configuration, [], configuration.flavour, rules)
+        return replace(checked, load_watcher=args.load_watcher)
+
+    def _described(self, args: SchedulerInstallationArgs) -> tuple[SchedulerInstallationArgs, CheckedConfiguration]:
         name = self._parts.prefix
         image = known_image(args.image, args.flavour or args.settings.get("flavour"), name)
-        if args.configuration:
-            if args.settings:
-                raise pulumi.RunError(f"{name}: must hold either settings or configuration")
-            return args, load_document(
-                args.configuration,
-                source=f"{name}: configuration",
-                flavour=args.flavour,
-                image=image,
-                custom_plugins=args.custom_plugins,
-                credential_rules=args.metric_access.rules,
-                allow_token_in_config_map=args.metric_access.in_configuration,
-                allow_default_scheduler_name=args.allow_default_scheduler_name,
-            )
         if args.custom_plugins:
             raise pulumi.RunError(f"{name}: custom_plugins: are for configuration; with settings, use extraPlugins")
-        beside = {"flavour": args.flavour, "allowDefaultSchedulerName": args.allow_default_scheduler_name}
-        settings = {**{key: value for key, value in beside.items() if value}, **args.settings}
-        described = describe_scheduler(
-            settings,
-            source=f"{name}: settings",
+        also = {"flavour": args.flavour, "allowDefaultSchedulerName": args.allow_default_scheduler_name}
+        source = f"{name}: settings"
+        checked, settings, access = describe_scheduler(
+            {**{key: value for key, value in also.items() if value}, **args.settings},
+            source=source,
             image=image,
             access=args.metric_access,
             operand=operand_name(args.resource_name),
         )
-        for warning in described.warnings:
-            pulumi.log.warn(str(warning), self)
+        for warning in checked.warnings:
+            pulumi.log.warn(str(replace(warning, source=source)), self)
         changed = replace(
             args,
-            configuration=described.content,
-            metric_access=described.access,
-            load_watcher=described.load_watcher,
-            flavour=described.flavour,
-            custom_plugins=described.custom_plugins,
-            allow_default_scheduler_name=described.allow_default_scheduler_name,
+            metric_access=access,
+            flavour=settings.flavour or "",
+            custom_plugins=custom_plugins(settings),
+            allow_default_scheduler_name=settings.allow_default_scheduler_name,
         )
-        return changed, described.configuration
+        return changed, checked
 
     @property
     def plugin_crds(self) -> frozenset[str]:
         """The CRDs of plugins that this installation and those beside it need, as `plural.group`."""
         beside = self._args.beside
-        return frozenset(crds_of(self._configuration)) | (beside.plugin_crds if beside else frozenset())
+        return frozenset(self._checked.crds) | (beside.plugin_crds if beside else frozenset())
 
     @property
     def _rebalance_by_operator(self) -> RebalancerPlan | None:
@@ -248,7 +220,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
 
     def _plugin_crds(self) -> list[pulumi.Resource]:
         args, beside = self._args, self._args.beside
-        names = set(crds_of(self._configuration)) - (beside.plugin_crds if beside else frozenset())
+        names = set(self._checked.crds) - (beside.plugin_crds if beside else frozenset())
         if not names or not self._settings.install_plugin_crds:
             return []
         crds_args = PluginCrdsArgs(sorted(names), args.keep_crds, self._settings.protect)
@@ -258,34 +230,25 @@ class SchedulerInstallation(pulumi.ComponentResource):
         args, beside = self._args, self._args.beside
         access = args.metric_access
         enabled = {name for profile in self._configuration.profiles for name in profile.enabled}
-        read = [kind for kind in STATUS_KINDS if f"{kind}.scheduling.x-k8s.io" in crds_of(self._configuration)]
+        read = [kind for kind in STATUS_KINDS if f"{kind}.scheduling.x-k8s.io" in self._checked.crds]
         status_of = (STATUS_KINDS if args.instances else read) if args.status_of is None else args.status_of
         instances = list(args.instances)
         if args.resource_name != INSTANCE_NAME:
             instances.append((None, args.resource_name))
         return InstallationArgs(
-            args.mode,
-            args.image,
+            **{
+                **{each.name: getattr(args, each.name) for each in fields(OperatorArgs)},
+                "instances": instances,
+                "rebalancers": args.rebalancers or self._rebalance_by_operator is not None,
+            },
+            settings=self._settings,
             plugins=sorted(enabled),
-            resource_name=args.resource_name,
-            olm=args.olm,
-            namespace=args.namespace,
-            adopting=args.adopting,
+            extra_roles=self._checked.extra_roles,
             other_roles=beside.cluster_roles if beside else (),
             with_crd=beside is None or not beside.has_crd,
-            flavour=args.flavour,
-            extra_roles=extra_roles(self._configuration),
-            operator_image=args.operator_image,
-            settings=self._settings,
-            upstream=args.upstream_operator,
-            openshift=args.openshift,
-            instances=instances,
-            status_of=status_of,
-            secrets=[access.existing_secret] if access.existing_secret and not args.load_watcher else [],
-            allowed_images=args.allowed_images,
             crds=[*self._crds, *([beside] if beside else [])],
-            keep_crd=args.keep_crds,
-            rebalancers=args.rebalancers or self._rebalance_by_operator is not None,
+            status_of=status_of,
+            secrets=[access.existing_secret] if access.existing_secret and not self._checked.load_watcher else [],
             rebalancer_image=self._rebalance_by_operator.image if self._rebalance_by_operator else "",
         )
 
@@ -293,7 +256,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
         access = self._args.metric_access
         if access.token is None and not access.existing_secret and access.cluster_role is None:
             return None
-        reader = load_watcher_name(self._operand) if self._args.load_watcher else self._operand
+        reader = load_watcher_name(self._operand) if self._checked.load_watcher else self._operand
         credentials_args = MetricCredentialsArgs(
             installation.namespace,
             service_account=reader,
@@ -307,35 +270,44 @@ class SchedulerInstallation(pulumi.ComponentResource):
             binding_prefix=cluster_scoped_name("", self._args.namespace),
             # The operator may bind no role but its own.
             rebalancer=rebalancer_name(self._operand)
-            if self._rebalance_by_operator is not None and not self._args.load_watcher
+            if self._rebalance_by_operator is not None and not self._checked.load_watcher
             else None,
         )
         part = "metric-credentials"
         return MetricCredentials(self._parts.name(part), credentials_args, self._parts.options(part))
 
     def _load_watcher(self, installation: Installation, credentials: MetricCredentials | None) -> LoadWatcher | None:
-        args = self._args
-        if args.load_watcher is None:
+        if self._checked.load_watcher is None:
             return None
         watcher_args = LoadWatcherArgs(
-            installation.namespace,
-            args.load_watcher,
-            self._operand,
-            credentials.reference if credentials else None,
-            args.metric_access.audience,
-            self._settings,
-            args.openshift,
-            [credentials] if credentials else [],
-            self._rebalance is not None,
-            self._page_plan is not None,
+            **self._beside(installation.namespace, [credentials]),
+            watcher=self._checked.load_watcher,
+            credentials=credentials.reference if credentials else None,
+            audience=self._args.metric_access.audience,
+            rebalancer=self._rebalance is not None,
+            page=self._checked.page is not None,
         )
         return LoadWatcher(self._parts.name("load-watcher"), watcher_args, self._parts.options("load-watcher"))
 
-    def _load_source(self, credentials: MetricCredentials | None) -> tuple[MetricAccess, SecretKeyReference | None]:
-        """How what stands beside the scheduler reads the load: as that does, so that a load-watcher gets no token."""
-        if self._args.load_watcher:
-            return MetricAccess(), None
-        return self._args.metric_access, credentials.reference if credentials else None
+    def _beside(self, namespace: pulumi.Input[str], needs: Sequence[pulumi.Resource | None]) -> dict[str, Any]:
+        """The Args of what stands beside the scheduler."""
+        return {
+            "namespace": namespace,
+            "operand": self._operand,
+            "settings": self._settings,
+            "openshift": self._args.openshift,
+            "needs": [part for part in needs if part is not None],
+        }
+
+    def _reading(self, configuration: SchedulerConfiguration, credentials: MetricCredentials | None) -> dict[str, Any]:
+        """The Args of what reads configuration and load as the scheduler does; a load-watcher asks for no token."""
+        own = self._checked.load_watcher is None
+        return {
+            "configuration": self._configuration,
+            "config_map_name": configuration.config_map_name,
+            "access": self._args.metric_access if own else MetricAccess(),
+            "credentials": credentials.reference if own and credentials else None,
+        }
 
     def _rebalancer(
         self,
@@ -345,21 +317,15 @@ class SchedulerInstallation(pulumi.ComponentResource):
         scheduler: RunningScheduler,
     ) -> None:
         """A rebalancer, if one is asked for that no operator runs, once the scheduler runs; deleted before it."""
-        args, plan = self._args, self._rebalance
+        plan = self._rebalance
         if plan is None or plan.by_operator:
             return
         rebalancer_args = RebalancerArgs(
-            # Of the mode: our operator makes objects of these names.
-            installation.namespace_of_mode,
-            plan,
-            args.image,
-            self._configuration,
-            configuration.config_map_name,
-            *self._load_source(credentials),
-            self._operand,
-            self._settings,
-            args.openshift,
-            [scheduler.resource],
+            # Of the mode: our operator makes objects of these names. Nothing is moved without the scheduler.
+            **self._beside(installation.namespace_of_mode, [scheduler.resource]),
+            **self._reading(configuration, credentials),
+            plan=plan,
+            image=self._args.image,
         )
         Rebalancer(self._parts.name("rebalancer"), rebalancer_args, self._parts.options("rebalancer"))
 
@@ -371,19 +337,12 @@ class SchedulerInstallation(pulumi.ComponentResource):
         watcher: LoadWatcher | None,
     ) -> None:
         """The page, if the settings name one; it does not need a scheduler that runs."""
-        args, plan = self._args, self._page_plan
-        if plan is None:
+        if self._checked.page is None:
             return
         page_args = PageArgs(
-            installation.namespace,
-            plan,
-            self._configuration,
-            configuration.config_map_name,
-            *self._load_source(credentials),
-            self._operand,
-            self._settings,
-            args.openshift,
-            [part for part in (configuration, credentials, watcher) if part is not None],
+            **self._beside(installation.namespace, [configuration, credentials, watcher]),
+            **self._reading(configuration, credentials),
+            plan=self._checked.page,
         )
         Page(self._parts.name("page"), page_args, self._parts.options("page"))
 
@@ -400,7 +359,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
         configuration_args = SchedulerConfigurationArgs(
             installation.namespace,
             f"{self._operand}-config",
-            self._args.configuration,
+            self._checked.content,
             self._args.metric_access.in_configuration,
             checked=self._configuration,
         )

@@ -30,11 +30,8 @@ from components.settings import (
     checked_configuration,
     flavour_of_settings,
     mounted_credentials,
-    plan_opt_in,
-    plan_page,
-    plan_rebalancer,
+    plan_beside,
     read_settings,
-    scrape_problems,
     shown_value,
     unset_variable,
 )
@@ -282,7 +279,9 @@ def _keys(is_such: Callable[[Any], bool]) -> frozenset[str]:
 
 # What the engine passes as text; structured values are JSON.
 _BOOLEANS, _NUMBERS = _keys(lambda kind: kind is bool), _keys(lambda kind: kind is int)
-_OBJECTS = _keys(lambda kind: get_origin(kind) is tuple or (isinstance(kind, type) and issubclass(kind, BaseModel)))
+_OBJECTS = _keys(
+    lambda kind: get_origin(kind) in (tuple, dict) or (isinstance(kind, type) and issubclass(kind, BaseModel))
+)
 
 
 def check(
@@ -333,12 +332,16 @@ def check(
             versions = check_versions(settings, flavour) if settings.compatibility_check != "off" else []
             later += versions if settings.compatibility_check == "fail" else []
             version_warnings = versions if settings.compatibility_check == "warn" else []
-            names = profile.configuration.scheduler_names
-            _, opt_in = plan_opt_in(settings.opt_in, names, cluster_minor(settings))
-            pruned_by = settings.rebalance_pruned_by
-            _, rebalance = plan_rebalancer(settings.rebalance, profile.configuration, pruned_by=pruned_by)
-            _, page = plan_page(settings.page, profile.configuration)
-            planned = [*opt_in, *rebalance, *page, *_scrape_problems(settings)]
+            profile, planned = plan_beside(
+                profile,
+                settings,
+                opt_in=settings.opt_in,
+                rebalance=settings.rebalance,
+                page=settings.page,
+                mode=settings.install_mode,
+                upstream=settings.operator.is_upstream(settings.install_mode),
+                minor=cluster_minor(settings),
+            )
             later += [problem for problem in planned if problem.severity == "error"]
             warnings = [
                 *profile.warnings,
@@ -354,21 +357,9 @@ def check(
     return settings, profile, credentials
 
 
-def opt_in_of(settings: StackSettings, profile: CheckedConfiguration) -> OptInPlan | None:
-    """Return what opts pods in, of a stack that has been checked; None if nothing does."""
-    # Its problems have been reported with those of all other settings.
-    plan, _ = plan_opt_in(settings.opt_in, profile.configuration.scheduler_names, cluster_minor(settings))
-    return plan
-
-
-def _scrape_problems(settings: StackSettings) -> list[Problem]:
-    mode = settings.install_mode
-    return scrape_problems(
-        settings.scrape_namespaces,
-        mode,
-        upstream=settings.operator.is_upstream(mode),
-        network_policy=settings.objects.network_policy,
-    )
+def opt_in_of(_settings: StackSettings, profile: CheckedConfiguration) -> OptInPlan | None:
+    """Return what opts pods in; the command line asks so, of projects of other versions too."""
+    return profile.opt_in
 
 
 def _document(values: Mapping[str, str]) -> dict[str, Any]:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import components
-from components.settings import OptInPlan, PagePlan, RebalancerPlan, plan_page, plan_rebalancer
 from scheduler.config import SchedulerSettings
-from stacks.checking import opt_in_of
 from stacks.loading import Stack
 
 
@@ -27,6 +22,7 @@ def cluster_provider(stack: Stack) -> components.ClusterProvider:
 def installation_args(stack: Stack, cluster: components.ClusterProvider) -> components.SchedulerInstallationArgs:
     """Return the description of the stack's scheduler and of what belongs to it."""
     settings, operator, tracing = stack.settings, stack.settings.operator, stack.settings.tracing
+    credentials = stack.credentials
     mode, upstream = settings.install_mode, operator.is_upstream(settings.install_mode)
     adopts = mode != "direct" and (upstream or mode in ("olm", "catalog"))
     shared = {name: getattr(settings, name) for name in SchedulerSettings.model_fields}
@@ -35,7 +31,7 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
     return components.SchedulerInstallationArgs(
         **shared,
         image=settings.scheduler_image,
-        configuration=stack.profile.content,
+        configuration=stack.profile,
         mode=mode,
         namespace=settings.namespace,
         flavour=settings.flavour or "",
@@ -43,8 +39,12 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         upstream_operator=upstream,
         olm=_olm_source(stack),
         adopting=cluster.adopting("cluster-adopting") if adopts else None,
-        metric_access=_metric_access(stack),
-        load_watcher=stack.profile.load_watcher,
+        metric_access=components.MetricAccess.of(
+            credentials,
+            credentials.token,
+            credentials.certificate_authority,
+            in_configuration=stack.profile.holds_token,
+        ),
         custom_plugins=components.custom_plugins(settings),
         resources=settings.resources.model_dump(exclude_defaults=True) if settings.resources else None,
         runbook_url=settings.alerts.runbook_url or "",
@@ -53,30 +53,11 @@ def installation_args(stack: Stack, cluster: components.ClusterProvider) -> comp
         instances=[(instance.namespace, instance.name) for instance in operator.instances],
         status_of=operator.keeps_status_of(stack.profile.crds),
         openshift=settings.openshift,
-        opt_in=_opt_in(stack),
-        rebalance=_rebalance(stack),
         rebalancers=operator.rebalancers,
-        page=_page(stack),
         allow_default_scheduler_name=settings.allow_default_scheduler_name,
         keep_crds=settings.keeps_crds,
         formerly_at_root=True,
     )
-
-
-def _opt_in(stack: Stack) -> OptInPlan | Mapping[str, Any]:
-    plan = opt_in_of(stack.settings, stack.profile)
-    return {} if plan is None else plan
-
-
-def _rebalance(stack: Stack) -> RebalancerPlan | Mapping[str, Any]:
-    settings = stack.settings
-    plan, _ = plan_rebalancer(settings.rebalance, stack.profile.configuration, pruned_by=settings.rebalance_pruned_by)
-    return {} if plan is None else plan
-
-
-def _page(stack: Stack) -> PagePlan | Mapping[str, Any]:
-    plan, _ = plan_page(stack.settings.page, stack.profile.configuration)
-    return {} if plan is None else plan
 
 
 def _olm_source(stack: Stack) -> components.OlmSource:
@@ -93,19 +74,4 @@ def _olm_source(stack: Stack) -> components.OlmSource:
         catalog_image=catalog.image if catalog else None,
         catalog_address=catalog.address if catalog else None,
         ready_seconds=operator.ready_seconds,
-    )
-
-
-def _metric_access(stack: Stack) -> components.MetricAccess:
-    credentials = stack.credentials
-    secret = credentials.existing_secret
-    return components.MetricAccess(
-        credentials.token,
-        credentials.certificate_authority,
-        existing_secret=secret.name if secret else None,
-        existing_key=secret.key if secret else "token",
-        cluster_role=credentials.cluster_role,
-        audience=credentials.audience,
-        rules=credentials.rules,
-        in_configuration=stack.profile.holds_token,
     )

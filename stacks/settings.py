@@ -29,7 +29,6 @@ from components.settings import (
     Subdomain,
     Version,
     absent_if_empty,
-    pruned_by,
 )
 from scheduler import __version__
 from scheduler.catalog import INSTANCE_NAME, OPERATOR_NAMESPACE, STATUS_KINDS, address_problem, is_label
@@ -401,8 +400,3 @@ class StackSettings(ProfileSettings, SchedulerSettings):
     def openshift(self) -> bool:
         """Whether the cluster is OpenShift according to the settings."""
         return self.cluster.openshift_version is not None
-
-    @property
-    def rebalance_pruned_by(self) -> str:
-        """Why no operator of the stack can run a rebalancer, as a clause; "" if one can."""
-        return pruned_by(self.install_mode, upstream=self.operator.is_upstream(self.install_mode))

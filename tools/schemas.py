@@ -9,14 +9,16 @@ An editor sees types, names and ranges; what the validators say beyond that, `se
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import json
 import re
 import sys
 import textwrap
+import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # stacks is not installed
@@ -108,13 +110,26 @@ def _wrapped(text: str, first: int, others: int) -> list[str]:
 def _args_module() -> str:
     """The settings as a dataclass: its fields take what a program has, and are checked in the component."""
     descriptions = _documentation(SchedulerSettings)[1]
+    documentation = [
+        line for name in SchedulerSettings.model_fields for line in _wrapped(f"{name}: {descriptions[name]}", 4, 8)
+    ]
+    fields = []
+    for name, info in SchedulerSettings.model_fields.items():
+        default = info.get_default(call_default_factory=True)
+        text = json.dumps(default) if isinstance(default, str) else repr(default)
+        if isinstance(default, dict | BaseModel):
+            text = f"field(default_factory={'OptionalObjects' if isinstance(default, OptionalObjects) else 'dict'})"
+        optional = " | None" if default is None else ""
+        fields.append(f"    {name}: {_python_type(info.annotation, 'Sequence', 'Mapping')}{optional} = {text}")
+    abstract = "Mapping, Sequence" if any("Mapping[" in line for line in fields) else "Sequence"
     lines = [
         '"""The settings among the Args of `SchedulerInstallation`. Written by `make schemas`."""',
         "",
         "from __future__ import annotations",
         "",
-        "from collections.abc import Sequence",
+        f"from collections.abc import {abstract}",
         "from dataclasses import dataclass, field",
+        *(["from typing import Any"] if any("Any]" in line for line in fields) else []),
         "",
         "from scheduler.config import OptionalObjects as OptionalObjects, SchedulerSettings as SchedulerSettings",
         "",
@@ -123,16 +138,7 @@ def _args_module() -> str:
         "class SettingsArgs:",
         '    """Attributes:',
     ]
-    for name in SchedulerSettings.model_fields:
-        lines += _wrapped(f"{name}: {descriptions[name]}", 4, 8)
-    lines += ['    """', ""]
-    for name, field in SchedulerSettings.model_fields.items():
-        default = field.get_default()
-        text = json.dumps(default) if isinstance(default, str) else repr(default)
-        if isinstance(default, BaseModel):
-            text = f"field(default_factory={type(default).__name__})"
-        lines.append(f"    {name}: {_python_type(field.annotation, 'Sequence')} = {text}")
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, *documentation, '    """', "", *fields, ""])
 
 
 def _packaged(text: str) -> str:
@@ -146,25 +152,32 @@ def _packaged(text: str) -> str:
         for name, field in model.model_fields.items():
             described = _sentence(descriptions[name])
             default = field.get_default()
-            if default not in (None, (), False) and not isinstance(default, BaseModel):
+            if isinstance(default, bool | int | str) and default is not False:
                 described += f" Default: {default if isinstance(default, str) else json.dumps(default)}."
             key = "protect_objects" if name == "protect" else name  # which is an option of every resource
-            lines.append(f"    {key}: {_python_type(field.annotation, 'list')} | None")
+            lines.append(f"    {key}: {_python_type(field.annotation, 'list', 'dict')} | None")
             lines.append(f'    """{described}"""')  # in one line, because the schema keeps the breaks
         parts.append("\n".join([*lines, part[part.index(_END) :]]))
     return "".join(parts)
 
 
-def _python_type(annotation: Any, sequence: str) -> str:
-    """The type of an argument: what the analyzer of component packages knows, and no narrower than it was."""
-    if get_origin(annotation) is tuple:
-        return f"{sequence}[{_python_type(get_args(annotation)[0], sequence)}]"
-    if get_origin(annotation) is Annotated:
-        return _python_type(get_args(annotation)[0], sequence)
-    if get_origin(annotation) is Literal:
-        return "str"
-    kinds = [kind.__name__ if isinstance(kind, type) else str(kind) for kind in get_args(annotation) or (annotation,)]
-    return " | ".join(kind for kind in kinds if kind != "NoneType")
+def _python_type(annotation: Any, sequence: str, mapping: str) -> str:
+    """The type of an argument: what the analyzer of component packages knows, and a program has."""
+    arguments = [_python_type(each, sequence, mapping) for each in get_args(annotation) if not isinstance(each, str)]
+    match get_origin(annotation):
+        case None if _is_model(annotation) and annotation is not OptionalObjects:
+            return f"{mapping}[str, Any]"
+        case None:
+            return str(getattr(annotation, "__name__", annotation))
+        case builtins.tuple:
+            return f"{sequence}[{arguments[0]}]"
+        case builtins.dict:
+            return f"{mapping}[{', '.join(arguments)}]"
+        case typing.Annotated:
+            return arguments[0]
+        case typing.Literal:
+            return "str"
+    return " | ".join(each for each in arguments if each != "NoneType")
 
 
 def _package_schema(former: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,8 +213,8 @@ def _project(text: str) -> str:
         kinds = (field.annotation, *get_args(field.annotation))
         default = field.get_default()
         if not isinstance(default, bool | int | str):
-            listed = get_origin(field.annotation) is tuple
-            default = [] if listed else {} if any(map(_is_model, kinds)) else ""
+            origins = {get_origin(kind) for kind in kinds}
+            default = [] if tuple in origins else {} if dict in origins or any(map(_is_model, kinds)) else ""
         lines += [
             f"  {field.alias}:",
             "    description: >-",

@@ -32,13 +32,14 @@ from .opt_in import (
     OptInTarget as OptInTarget,
     plan_opt_in as plan_opt_in,
 )
-from .page import PagePlan as PagePlan, PageSettings as PageSettings, plan_page as plan_page
+from .page import PagePlan as PagePlan, PageSettings as PageSettings
 from .partition import NodePartitionSettings as NodePartitionSettings, SharedNodesSettings as SharedNodesSettings
 from .problems import from_validation_error as from_validation_error, shown_value as shown_value
 from .profile import (
     CheckedConfiguration as CheckedConfiguration,
     build_profile as build_profile,
     checked_configuration as checked_configuration,
+    plan_beside as plan_beside,
 )
 from .profile_settings import (
     ExtraPluginSettings as ExtraPluginSettings,
@@ -51,10 +52,7 @@ from .reading import ReadSettings as ReadSettings, read_settings as read_setting
 from .rebalance import (
     RebalancerPlan as RebalancerPlan,
     RebalancerSettings as RebalancerSettings,
-    plan_rebalancer as plan_rebalancer,
-    pruned_by as pruned_by,
 )
-from .scraping import scrape_problems as scrape_problems
 from .selectors import LabelSelectorSettings as LabelSelectorSettings
 from .values import (
     SECRET_ARGUMENT as SECRET_ARGUMENT,

@@ -21,6 +21,7 @@ from scheduler.config import (
     EffectiveProfile,
     Flavour,
     Problem,
+    SchedulerSettings,
     bound_rules,
     check_size,
     default_configuration,
@@ -32,8 +33,12 @@ from scheduler.config import (
 from .credentials import TOKEN_IN_CONFIG_MAP, MetricCredentialValues
 from .generated import SettingsLocations, desired_profiles, generate, idle_source
 from .load_watcher import ManagedLoadWatcher, load_watcher_address, managed_load_watcher, unusable_load_watcher
+from .opt_in import OptInPlan, OptInSettings, plan_opt_in
+from .page import PagePlan, PageSettings, plan_page
 from .partition import unenforced
 from .profile_settings import ProfileSettings
+from .rebalance import RebalancerPlan, RebalancerSettings, plan_rebalancer, pruned_by
+from .scraping import scrape_problems
 from .transport import sends_token, token_warnings, unusable_credentials
 
 _SOURCE = "metricProvider"
@@ -52,6 +57,7 @@ class CheckedConfiguration:
         credential_rules: what the scheduler may do with the credentials for its metric source.
         holds_token: whether the content has the metric source's token in it.
         load_watcher: what the installation runs for the scheduler's plugins to ask; None if they ask the source.
+        opt_in, rebalance, page: what is to be installed beside it; None for nothing.
     """
 
     content: str = field(repr=False)
@@ -62,6 +68,9 @@ class CheckedConfiguration:
     credential_rules: CredentialRules = field(default_factory=CredentialRules)
     holds_token: bool = False
     load_watcher: ManagedLoadWatcher | None = None
+    opt_in: OptInPlan | None = None
+    rebalance: RebalancerPlan | None = None
+    page: PagePlan | None = None
 
     @property
     def summaries(self) -> list[dict[str, Any]]:
@@ -125,6 +134,7 @@ def build_profile(
             flavour=flavour,
             allow_token_in_config_map=True,  # the stack's own switch has been judged
             allow_default_scheduler_name=settings.allow_default_scheduler_name,
+            into_cluster=True,
             external_load=bool(problems),
         )
         if not problems:
@@ -135,6 +145,7 @@ def build_profile(
                 flavour=flavour,
                 allow_token_in_config_map=True,
                 allow_default_scheduler_name=settings.allow_default_scheduler_name,
+                into_cluster=True,
                 credential_rules=bound,
             )
     except ConfigurationError as error:
@@ -183,6 +194,38 @@ def checked_configuration(
     }
     bound = bound_rules(configuration, rules)
     return CheckedConfiguration(content, configuration, tuple(warnings), tuple(crds), extra, bound)
+
+
+def plan_beside(
+    checked: CheckedConfiguration,
+    settings: SchedulerSettings,
+    *,
+    opt_in: OptInSettings,
+    rebalance: RebalancerSettings,
+    page: PageSettings,
+    mode: str,
+    upstream: bool,
+    minor: int | None,
+) -> tuple[CheckedConfiguration, list[Problem]]:
+    """Return the configuration with what is to be installed beside its scheduler, and the problems of the settings.
+
+    Args:
+        checked: the scheduler's configuration.
+        settings: of the installation.
+        opt_in, rebalance, page: the settings of these keys.
+        mode: how the operator is installed, if there is one.
+        upstream: the operator is upstream's.
+        minor: of the cluster's Kubernetes; None where it is not known.
+    """
+    configuration = checked.configuration
+    opted_in, problems = plan_opt_in(opt_in, configuration.scheduler_names, minor)
+    pruned = pruned_by(mode, upstream=upstream)
+    rebalancer, of_rebalancer = plan_rebalancer(rebalance, configuration, pruned_by=pruned)
+    served, of_page = plan_page(page, configuration)
+    network_policy = settings.objects.network_policy
+    scraped = scrape_problems(settings.scrape_namespaces, mode, upstream=upstream, network_policy=network_policy)
+    planned = replace(checked, opt_in=opted_in, rebalance=rebalancer, page=served)
+    return planned, [*problems, *of_rebalancer, *of_page, *scraped]
 
 
 def _summary(profile: EffectiveProfile) -> dict[str, Any]:

@@ -172,7 +172,14 @@ def account_of_the_stack(stage: Stage, text: str, directory: Path) -> Path:
     loaded = load_configuration(text, source="test", allow_token_in_config_map=True)
     plan = RebalancerPlan("Automatic", {})
     settings = SchedulerSettings(objects=OptionalObjects(network_policy=False))
-    args = components.RebalancerArgs(NAMESPACE, plan, "image", loaded, "configuration", settings=settings)
+    args = components.RebalancerArgs(
+        namespace=NAMESPACE,
+        plan=plan,
+        image="image",
+        configuration=loaded,
+        config_map_name="configuration",
+        settings=settings,
+    )
     graph = register(lambda: components.Rebalancer("rebalancer", args), config={})
     for kind in _RIGHTS:
         for item in graph.of(kind):

@@ -47,7 +47,12 @@ def install_policy(stage: Stage, text: str) -> None:
     loaded = load_configuration(text, source="test", allow_token_in_config_map=True)
     settings = SchedulerSettings(objects=OptionalObjects(network_policy=False))
     args = components.RebalancerArgs(
-        NAMESPACE, RebalancerPlan("Automatic", {}), "image", loaded, "configuration", settings=settings
+        namespace=NAMESPACE,
+        plan=RebalancerPlan("Automatic", {}),
+        image="image",
+        configuration=loaded,
+        config_map_name="configuration",
+        settings=settings,
     )
     graph = register(lambda: components.Rebalancer("rebalancer", args), config={})
     for kind, plural in _PLURALS.items():
