@@ -9,7 +9,12 @@ from scheduler.core.comparing import (
     change_of as change_of,
     compare_decisions as compare_decisions,
 )
-from scheduler.core.decide import decide as decide, sample_size as sample_size
+from scheduler.core.decide import (
+    PostFilterOutcome as PostFilterOutcome,
+    decide as decide,
+    run_post_filters as run_post_filters,
+    sample_size as sample_size,
+)
 from scheduler.core.detail import (
     detail_of as detail_of,
     load_of_node as load_of_node,
@@ -33,5 +38,4 @@ from scheduler.core.onenode import (
     without_own_use as without_own_use,
 )
 from scheduler.core.placement import Placement as Placement
-from scheduler.core.postfilter import PostFilterOutcome as PostFilterOutcome, run_post_filters as run_post_filters
 from scheduler.core.shortage import find_shortage as find_shortage

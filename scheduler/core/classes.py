@@ -7,7 +7,7 @@ the best total. Upstream limits the work per pod by looking at a sample of the n
 (percentageOfNodesToScore); all nodes at this price give better placements, and the cost hardly grows with the cluster.
 
 The first pod of a class gets columns for its attempt alone: what other classes share of them is there already
-(`scheduler.core.shared`), and many a class has no second pod.
+(`scheduler.core.plan`), and many a class has no second pod.
 
 Considered and left out: buckets of nodes by total (the pick would depend on the history of the buckets), and one heap
 per class (ties must be drawn from evenly). Measurements are in docs/performance.md.
@@ -30,8 +30,7 @@ from msgspec import Struct, field
 
 from scheduler.core.feasible import FeasibleNodes, filter_nodes
 from scheduler.core.placement import Choice
-from scheduler.core.plan import Column, Plan, make_plan
-from scheduler.core.shared import NotLocal, SharedAnswers, raw_scores
+from scheduler.core.plan import Column, NotLocal, Plan, SharedAnswers, make_plan, raw_scores
 from scheduler.framework import (
     FEW_PARTS,
     SUCCESS,
@@ -54,9 +53,9 @@ _BYTES = 16 << 20
 """Bound on the columns of all classes of one profile; but a few are kept whatever their size."""
 _OVERHEAD = 32 << 10
 """Bytes of a class beside its columns, measured: without, a cluster of few nodes kept tens of thousands of classes."""
-_FEWEST_CLASSES = 256
+_MIN_CLASSES = 256
 """So many classes keep their columns however large these are: 200 deployments at once are ordinary."""
-_MOST_SEEN = 8192
+_MAX_SEEN = 8192
 """Classes without columns that are remembered to have had a pod."""
 _MANY_REJECTED = 4
 _TRY_EVERY = 16
@@ -166,22 +165,22 @@ class ClassColumns(Struct):
                         if not 0 <= score <= 100:
                             raise NotLocal
                         total += score * weight
-            former = self.totals.item(row)
-            if former != total:
+            old = self.totals.item(row)
+            if old != total:
                 self.totals[row] = total
-                self._update_best(row, former, total)
+                self._update_best(row, old, total)
 
-    def _update_best(self, row: int, former: int, total: int) -> None:
+    def _update_best(self, row: int, old: int, total: int) -> None:
         """Keep the rows with the best total up to date.
 
         A placement lowers one total: mostly of a row among the best, which leaves them. Looking for the maximum again
         is needed only once the last of them is gone.
         """
-        if (former < 0) != (total < 0):
+        if (old < 0) != (total < 0):
             self._rows = None
-            self.feasible += 1 if former < 0 else -1
+            self.feasible += 1 if old < 0 else -1
         ties = self._ties
-        if ties is None or (total < self._best and former < self._best):
+        if ties is None or (total < self._best and old < self._best):
             return
         if total > self._best:
             self._ties, self._best = np.array([row], dtype=np.intp), total
@@ -224,15 +223,15 @@ class _Memory(Struct):
         """Note a class without columns; `why` as in `seen`."""
         self.columns.pop(key, None)
         self.seen[key] = why
-        if len(self.seen) > _MOST_SEEN:
+        if len(self.seen) > _MAX_SEEN:
             self.seen.popitem(last=False)
 
     def keep(self, key: bytes, columns: ClassColumns) -> None:
         """Keep a class's columns, and drop others where they are too many."""
         self.seen.pop(key, None)
         self.columns[key] = columns
-        most = max(_FEWEST_CLASSES, _BYTES // (_OVERHEAD + columns.base.nbytes + columns.totals.nbytes))
-        while len(self.columns) > most:
+        limit = max(_MIN_CLASSES, _BYTES // (_OVERHEAD + columns.base.nbytes + columns.totals.nbytes))
+        while len(self.columns) > limit:
             self.note_without_columns(next(iter(self.columns)))
 
 
@@ -248,18 +247,18 @@ def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassCol
     if not isinstance(memory, _Memory) or memory.table is not table:
         memory = profile.memory[_KEY] = _Memory(table, SharedAnswers(table))
     now = (table.layout, table.log.start)
-    known = memory.columns.get(key)
-    first = known is None and key not in memory.seen
+    cached = memory.columns.get(key)
+    first = cached is None and key not in memory.seen
     if first:
         memory.note_without_columns(key, pod.uid or None)
         if not memory.is_worth_columns():
             return None
-    elif known is None and (why := memory.seen[key]) is not None and why in (now, pod.uid):
+    elif cached is None and (why := memory.seen[key]) is not None and why in (now, pod.uid):
         return None
     try:
-        if known is not None and known.catch_up(view, pod):
+        if cached is not None and cached.catch_up(view, pod):
             memory.columns.move_to_end(key)
-            return known
+            return cached
         columns = make_columns(view, pod, profile, memory.shared, once=first)
     except Exception:
         # Asking every plugin meets the same failure and reports it; if not, this class goes without columns until the

@@ -165,9 +165,9 @@ class _GangAttempt:
                 if self._times_asked[pod.uid] == _TIMES_ASKED:
                     continue
                 key = _equivalence_key(pod)
-                known = rejected.get(key)
-                if known is not None:
-                    self._note(pod, replace(known, pod=pod))
+                equal = rejected.get(key)
+                if equal is not None:
+                    self._note(pod, replace(equal, pod=pod))
                     again.append(pod)
                     continue
                 answers = self._answers
@@ -338,17 +338,17 @@ def place_gang(
         placements.update((placement.pod.uid, placement) for placement in decision.placements)
         if held + len(decision.placed) < gang.missing or (all_are_tried and decision.error):
             break
-        before, kept = held, set()
+        before, reserved = held, set()
         for placement in decision.placed:
             status = reserve(placement)
             if status.is_success:
                 held += 1
-                kept.add(placement.pod.uid)
+                reserved.add(placement.pod.uid)
             else:
                 placements[placement.pod.uid] = _rejected(placement, status)
         if held == before:
             break
-        left = [pod for pod in left if pod.uid not in kept]
+        left = [pod for pod in left if pod.uid not in reserved]
     return GangDecision(gang, tuple(placements[pod.uid] for pod in pods if pod.uid in placements))
 
 

@@ -53,9 +53,9 @@ def judge_node(
         rank = int((explanation.totals > own.total).sum()) + 1
         ties = int((explanation.totals == own.total).sum())
         nodes.append(node)
-    beside = _compared(explanation, compared)
-    if beside is not None and beside != node:
-        nodes.append(beside)
+    other = _compared(explanation, compared)
+    if other is not None and other != node:
+        nodes.append(other)
     return NodeVerdict(
         node,
         None if own.rejection is None else _verdict(own.rejection, "Filter"),
@@ -112,5 +112,5 @@ def _verdict(status: Status, point: str) -> PluginVerdict:
     reasons = status.reasons or ((status.message,) if status.message else ())
     code = _CODES.get(status.code, status.code.name)
     *others, last = reasons or ("",)
-    shown = (*(reason[:MAX_REASON] for reason in others), with_detail(last, status.detail))
-    return PluginVerdict(status.plugin, point, code, shown if any(shown) else ())
+    texts = (*(reason[:MAX_REASON] for reason in others), with_detail(last, status.detail))
+    return PluginVerdict(status.plugin, point, code, texts if any(texts) else ())

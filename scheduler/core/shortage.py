@@ -77,8 +77,8 @@ def _too_small(snapshot: Snapshot, requests: Mapping[str, int], rows: RowArray) 
 
 def _of_node(snapshot: Snapshot, missing: Mapping[str, FloatArray], rows: RowArray, index: int) -> NodeShortage:
     amounts = {resource: int(short[index]) for resource, short in missing.items() if short[index] > 0}
-    shown = {
+    formatted = {
         resource: format_milli(amount) if resource == _CPU else format_value(amount)
         for resource, amount in sorted(amounts.items())
     }
-    return NodeShortage(snapshot.name(int(rows[index])), shown)
+    return NodeShortage(snapshot.name(int(rows[index])), formatted)

@@ -32,13 +32,12 @@ if TYPE_CHECKING:
         HistoryLimits as HistoryLimits,
     )
     from scheduler.engine.engine import Engine as Engine, Outputs as Outputs, Permissions as Permissions
-    from scheduler.engine.extenderhttp import ExtenderEndpoint as ExtenderEndpoint
     from scheduler.engine.extenderrecords import (
         AnswerRecord as AnswerRecord,
         RecordedAnswers as RecordedAnswers,
         UnrecordedError as UnrecordedError,
     )
-    from scheduler.engine.extenders import Extending as Extending
+    from scheduler.engine.extenders import ExtenderEndpoint as ExtenderEndpoint, Extending as Extending
     from scheduler.engine.handedover import (
         MAX_HANDOVER_BYTES as MAX_HANDOVER_BYTES,
         HistoryError as HistoryError,
@@ -72,7 +71,7 @@ if not TYPE_CHECKING:
             "Engine": "engine",
             "Outputs": "engine",
             "Permissions": "engine",
-            "ExtenderEndpoint": "extenderhttp",
+            "ExtenderEndpoint": "extenders",
             "AnswerRecord": "extenderrecords",
             "RecordedAnswers": "extenderrecords",
             "UnrecordedError": "extenderrecords",

@@ -102,6 +102,7 @@ def assemble(
     for profile in configuration.served:
         handle = None if new_handle is None else new_handle(profile.scheduler_name)
         runners[profile.scheduler_name] = build_profile(profile, handle, environment=environment)
+    # Once all are built: where a plugin refuses its args, none has been attached to the caller's state.
     for runner in runners.values():
         runner.use_objects(cluster.objects)
         runner.use_pods(cluster.directory)

@@ -213,9 +213,9 @@ class Binder:
     async def _look(self, pod: PodInfo, node: str) -> Status | _Seen:
         """Find out where the pod is: from the watch, else from the API server."""
         state = self._engine.state
-        known = state.pod(pod.uid)
-        if known is not None and not state.is_assumed(pod.uid):
-            return _bound_to(known.node_name, node)
+        cached = state.pod(pod.uid)
+        if cached is not None and not state.is_assumed(pod.uid):
+            return _bound_to(cached.node_name, node)
         try:
             latest = decode_pod(await self._client.get(pod_path(pod)))
             if not latest.metadata.uid:
@@ -223,7 +223,7 @@ class Binder:
         except NotFound:
             return failure("the pod is gone")
         except Forbidden as error:
-            if known is not None and not self._engine.is_pending(pod.uid):
+            if cached is not None and not self._engine.is_pending(pod.uid):
                 # The watch has shown the end of it.
                 return failure("the pod is gone")
             _warn_unreadable(pod, node, error)
@@ -254,8 +254,8 @@ def pod_path(pod: PodInfo) -> str:
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
 
-def _bound_to(actual: str, wanted: str) -> Status:
-    return SUCCESS if actual == wanted else failure(f"the pod was bound to {actual} by another scheduler")
+def _bound_to(actual: str, expected: str) -> Status:
+    return SUCCESS if actual == expected else failure(f"the pod was bound to {actual} by another scheduler")
 
 
 def _is_success(answer: bytes) -> bool:

@@ -18,11 +18,9 @@ import msgspec
 import structlog
 
 from scheduler.core import BUDGET_REJECTOR, Placement, PostFilterOutcome
-from scheduler.engine.asking import AskingAttempt, AskingAttempts
-from scheduler.engine.attemptcounts import AttemptCounts
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempts import AttemptPipeline, is_reserved, refusal_message
-from scheduler.engine.extending import Extenders
+from scheduler.engine.extending import AskingAttempt, AskingAttempts, Extenders
 from scheduler.engine.failures import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
@@ -33,7 +31,7 @@ from scheduler.engine.failures import (
 from scheduler.engine.gangs import BindingAttempt, GangOutcome, Gangs
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.nominating import BindingNominations
-from scheduler.engine.timing import STATUS, ProfileTiming
+from scheduler.engine.timing import STATUS, AttemptCounts, ProfileTiming
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
     ASSIGNED_POD_DELETE,
@@ -243,11 +241,14 @@ class SchedulingCycle:
             self._queue.done(pod.uid)
             return
         if self._state.is_assumed(pod.uid):
+            # As upstream: an update may have put it into the queue again before it was assumed, as it may while an
+            # extender is asked about it.
             self._queue.done(pod.uid)
             return
         if self._log.follows_beginnings:
             self._log.begin(queued, started)
         if self._state.node_count == 0:
+            # As upstream, before any plugin is asked: there is no node of which it could say anything.
             gang = self._gangs.gang_to_place(pod)
             for member in [queued] if gang is None else self._gangs.take_members(queued, gang):
                 self._handle_failure(member, started, _NO_NODES_FAILURE)
@@ -255,6 +256,7 @@ class SchedulingCycle:
         names_group = pod.workload_ref or (pod.scheduling_group and not self._gangs.forms_gang(pod))
         if names_group and queued.attempts <= 1:
             warn_of_ignored_group(self._handles[pod.scheduler_name], pod)
+        # Only now, so that the share of measured attempts is one of attempts that ask plugins.
         self._timings[pod.scheduler_name].begin_attempt()
         gang = self._gangs.gang_to_place(pod)
         members = [queued] if gang is None else self._gangs.take_members(queued, gang)

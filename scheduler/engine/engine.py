@@ -125,6 +125,7 @@ class Engine:
         node_check = None
         if rules:
             node_check = NodeCheck(self.state, outputs.check_client or outputs.client, outputs.metrics, rules)
+        # Before the plugins, which are built with them. They know the engine, and ask it only once it runs.
         self.handles = {
             name: EngineHandle(
                 name,
@@ -146,6 +147,7 @@ class Engine:
             extenders=extenders,
         )
         self.runners = assembly.runners
+        # Set from outside, as a runner measures nothing by itself: shadows, simulations and what-ifs do not count.
         self.timings = {name: ProfileTiming(name, outputs.metrics) for name in self.runners}
         for name, runner in self.runners.items():
             runner.timing = self.timings[name]
@@ -166,6 +168,8 @@ class Engine:
                 lambda: self.queue.ready,
                 lambda placement: any(extender.is_interested(placement.pod) for extender in extenders),
             )
+        # Whether shadows and history may work depends on whether pods wait, so they come after the queue; the cycle
+        # tells them of each decision, so they come before it.
         self.inspector = None
         self.history = None
         if outputs.history is not None:
@@ -188,11 +192,8 @@ class Engine:
             attempt_log=AttemptLog(outputs.verbosity, self.history, traces, shadows),
             extenders=outputs.extenders,
         )
-        self._handling = outputs.metrics.event_handling
-        self._left_out = lambda kind: outputs.metrics.objects_left_out.labels(kind).inc()
-        self.nodes = NodeInputs(
-            self.state, self.queue, wake=self.cycle.wake, handling=self._handling, left_out=self._left_out
-        )
+        # What the watches feed comes last: each event may wake the cycle.
+        self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake, metrics=outputs.metrics)
         self.overcommits = Overcommits(
             self.state, scheduler_names=self.runners, metrics=outputs.metrics, clock=clocks.monotonic
         )
@@ -211,8 +212,7 @@ class Engine:
             woken_at_binding={
                 profile.scheduler_name for profile in configuration.profiles if profile.kubernetes.wakes_at_binding
             },
-            handling=self._handling,
-            left_out=self._left_out,
+            metrics=outputs.metrics,
         )
 
     def _new_queue(
@@ -257,8 +257,7 @@ class Engine:
             self.state,
             self.queue,
             wake=self.cycle.wake,
-            handling=self._handling,
-            left_out=self._left_out,
+            metrics=self._metrics,
             prefix=event_prefix(watch),
             custom=is_custom(watch),
         )

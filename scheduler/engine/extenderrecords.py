@@ -27,7 +27,7 @@ from scheduler.framework import (
 
 KIND: Final = "ExtenderAnswer"
 _API_VERSION: Final = "secondary-scheduler.io/v1"
-_MOST_BYTES: Final = 64 << 20
+_MAX_BYTES: Final = 64 << 20
 _SHOWN = 3
 
 
@@ -101,7 +101,7 @@ class AnswerRecorder:
     def __init__(self, stream: BinaryIO) -> None:
         """Write to an open stream, which stays the caller's."""
         self._stream = stream
-        self._left = _MOST_BYTES
+        self._left = _MAX_BYTES
 
     def note(self, question: Question, answer: Answer) -> None:
         """Write one answer. A failure is logged, and ends the recording: it must cost no pod its attempt."""
@@ -109,7 +109,7 @@ class AnswerRecorder:
             return
         record = msgspec.to_builtins(record_of(question, answer))
         line = msgspec.json.encode({"apiVersion": _API_VERSION, "kind": KIND, **record}) + b"\n"
-        reason = f"it has {_MOST_BYTES} bytes" if len(line) > self._left else ""
+        reason = f"it has {_MAX_BYTES} bytes" if len(line) > self._left else ""
         try:
             if not reason:
                 self._left -= len(line)
@@ -164,32 +164,32 @@ class RecordedAnswers:
         """
         verb, extenders, pod = _subject(question)
         key = _key(verb, extenders, pod)
-        shown = " and ".join(extenders)
+        urls = " and ".join(extenders)
         error = self._errors.get(key)
         if error is None:
             weights = f" with weight {', '.join(map(str, extenders.values()))}" if verb == "prioritize" else ""
-            raise UnrecordedError(f"the recording has no answer of the extender {shown}{weights} about this pod")
+            raise UnrecordedError(f"the recording has no answer of the extender {urls}{weights} about this pod")
         if error:
             return PreemptAnswer(error=error) if isinstance(question, PreemptQuestion) else FilterAnswer(error=error)
-        known = self._nodes[key]
+        answers = self._nodes[key]
         if isinstance(question, PreemptQuestion):
-            return self._preempt(question, known, shown)
-        missing = [name for name in question.nodes if name not in known]
+            return self._preempt(question, answers, urls)
+        missing = [name for name in question.nodes if name not in answers]
         if missing:
             more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
             nodes = f"{', '.join(missing[:_SHOWN])}{more}"
-            raise UnrecordedError(f"the recording has no answer of the extender {shown} about node {nodes}")
+            raise UnrecordedError(f"the recording has no answer of the extender {urls} about node {nodes}")
         if isinstance(question, PrioritizeQuestion):
-            return PrioritizeAnswer({name: known[name] for name in question.nodes})
-        return _filtered(question, known)
+            return PrioritizeAnswer({name: answers[name] for name in question.nodes})
+        return _filtered(question, answers)
 
     @staticmethod
-    def _preempt(question: PreemptQuestion, known: Mapping[str, Any], shown: str) -> PreemptAnswer:
+    def _preempt(question: PreemptQuestion, answers: Mapping[str, Any], urls: str) -> PreemptAnswer:
         victims = {}
         for node, uids in _offered(question).items():
-            offered, answer = known.get(node, (None, None))
+            offered, answer = answers.get(node, (None, None))
             if offered != uids:
-                raise UnrecordedError(f"the recording has no answer of the extender {shown} about victims on {node}")
+                raise UnrecordedError(f"the recording has no answer of the extender {urls} about victims on {node}")
             if answer is not None:
                 victims[node] = tuple(answer[0]), answer[1]
         return PreemptAnswer(victims)
@@ -212,16 +212,16 @@ def _by_node(record: AnswerRecord) -> dict[str, Any]:
     return {name: (name in kept, record.failed.get(name), record.unresolvable.get(name)) for name in record.nodes}
 
 
-def _filtered(question: FilterQuestion, known: Mapping[str, Any]) -> FilterAnswer:
-    kept: list[str] = []
+def _filtered(question: FilterQuestion, answers: Mapping[str, Any]) -> FilterAnswer:
+    left: list[str] = []
     failed: dict[str, str] = {}
     unresolvable: dict[str, str] = {}
     for name in question.nodes:
-        keeps, reason, final_reason = known[name]
+        keeps, reason, final_reason = answers[name]
         if keeps:
-            kept.append(name)
+            left.append(name)
         if reason is not None:
             failed[name] = reason
         if final_reason is not None:
             unresolvable[name] = final_reason
-    return FilterAnswer(tuple(kept), failed, unresolvable)
+    return FilterAnswer(tuple(left), failed, unresolvable)

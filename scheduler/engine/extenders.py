@@ -7,18 +7,27 @@ and a later pod must be decided on a cluster with the earlier one. Watches, bind
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, Final, Protocol
+import base64
+import os
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from urllib.parse import urlsplit
 
+import aiohttp
+import msgspec
 import structlog
+from aiohttp import ClientTimeout, TCPConnector
 from msgspec import Raw
 
-from scheduler.config import Extender as ExtenderConfiguration
+from scheduler.config import Extender as ExtenderConfiguration, ExtenderTLSConfig
 from scheduler.engine import extenderwire as wire
-from scheduler.engine.extenderhttp import ExtenderEndpoint, Observe
 from scheduler.engine.extenderrecords import AnswerRecorder, open_recording
+from scheduler.engine.extenderwire import NonsenseError, one_line, without_type
 from scheduler.engine.extending import Extenders
-from scheduler.engine.wholeobjects import WholeNodes, WholeObjects, whole_node
 from scheduler.framework import (
     Answer,
     Extender,
@@ -33,16 +42,334 @@ from scheduler.framework import (
     Question,
     configured_extenders,
 )
-from scheduler.kube.client import KubeClient, Reflector, api_path
-from scheduler.kube.model import UnstructuredCodec
+from scheduler.kube.client import (
+    ClientConfig,
+    ConfigError,
+    Credentials,
+    KubeClient,
+    KubeError,
+    NotFound,
+    Reflector,
+    api_path,
+    proxy_variable,
+)
+from scheduler.kube.model import (
+    PODS,
+    DecodeError,
+    EventType,
+    ObjectMeta,
+    ResourceVersion,
+    Unstructured,
+    UnstructuredCodec,
+)
 from scheduler.observe import Metrics
+
+_TIMEOUT: Final = 10.0
+_uid = msgspec.json.Decoder(dict[str, Raw])
+
+
+class WholeNode(NamedTuple):
+    """A node's name, and all of it as it is sent."""
+
+    name: str
+    content: Raw
+
+
+def whole_node(node: Unstructured) -> WholeNode:
+    """Return a node as it is sent to extenders."""
+    return WholeNode(node.metadata.name, without_type(msgspec.json.encode(node.content)))
+
+
+class WholeNodes:
+    """Sink of the second watch on nodes, which there is only where some extender is sent whole Nodes: the scheduler
+    itself keeps only what filters and scores read. They are kept as JSON, some ten kilobytes each."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Raw] = {}
+
+    def get(self, name: str) -> Raw | None:
+        """Return a node; None where the watch has not shown it."""
+        return self._nodes.get(name)
+
+    def replace(self, items: Sequence[WholeNode], resource_version: ResourceVersion) -> None:
+        """Take a complete list: what is not in it is gone."""
+        self._nodes = {node.name: node.content for node in items}
+
+    def apply(self, events: Sequence[tuple[EventType, WholeNode]]) -> None:
+        """Apply a batch of changes, in their order."""
+        for kind, node in events:
+            if kind is EventType.DELETED:
+                self._nodes.pop(node.name, None)
+            else:
+                self._nodes[node.name] = node.content
+
+    def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
+        """Forget a node that cannot be read; the watch beside this one says so."""
+        self._nodes.pop(metadata.name, None)
+
+
+class WholeObjects:
+    """Pods and nodes as the API server has them. A pod is read when an extender is to be asked about it: one read per
+    attempt, of few pods.
+
+    Args:
+        client: for reads; with limits of its own.
+        nodes: the watched nodes; None where no extender is sent any.
+    """
+
+    def __init__(self, client: KubeClient, nodes: WholeNodes | None = None) -> None:
+        self._client = client
+        self._nodes = nodes
+
+    async def pod(self, pod: PodInfo) -> Raw:
+        """Read a pod.
+
+        Raises:
+            ExtenderError: it cannot be read, or is another one by now.
+        """
+        content = await self._read(api_path("v1", "pods", namespace=pod.namespace, name=pod.name), f"pod {pod.key}")
+        if _uid_of(content) != pod.uid:
+            raise ExtenderError(f"pod {pod.key} has been replaced")
+        return content
+
+    async def node_of(self, pod: PodInfo) -> str | None:
+        """Read on which node a pod is; "" for none, also where the pod is gone. None where it cannot be read."""
+        try:
+            path = api_path("v1", "pods", namespace=pod.namespace, name=pod.name)
+            read = PODS.decode(await self._client.get(path, timeout=_TIMEOUT))
+        except NotFound:
+            return ""
+        except (KubeError, DecodeError):
+            return None
+        return read.spec.node_name if read.metadata.uid == pod.uid else ""
+
+    async def nodes(self, names: Iterable[str]) -> list[Raw]:
+        """Return nodes in the order of their names; one that the second watch has yet to show is read.
+
+        Raises:
+            ExtenderError: one cannot be read.
+        """
+        result = []
+        for name in names:
+            node = self._nodes.get(name) if self._nodes is not None else None
+            result.append(node or await self._read(api_path("v1", "nodes", name=name), f"node {name}"))
+        return result
+
+    async def _read(self, path: str, label: str) -> Raw:
+        try:
+            return without_type(await self._client.get(path, timeout=_TIMEOUT))
+        except KubeError as error:
+            raise ExtenderError(f"{label} cannot be read for an extender: {str(error)[:300]}") from error
+
+
+def _uid_of(content: Raw) -> str:
+    try:
+        metadata = _uid.decode(_uid.decode(content)["metadata"])
+        return msgspec.json.decode(metadata["uid"], type=str)
+    except (KeyError, msgspec.MsgspecError):
+        return ""
+
+
+DEFAULT_TIMEOUT: Final = 5.0
+"""Seconds, where the configuration names no httpTimeout."""
+MIN_ANSWER_BYTES: Final = 16 << 20
+"""An answer may have so many bytes, or twice as many as the question: it may hold the same Nodes."""
+_CONNECTIONS: Final = 8
+
+T = TypeVar("T")
+Observe = Callable[[str, str, float], None]
+"""Is told of an exchange: the verb, what came of it (`answered`, `refused`, `timeout`, `nonsense`, `failed`), and its
+seconds."""
+
+
+class ExtenderEndpoint:
+    """Where an extender is asked: a session of its own, with the TLS that its configuration asks for. Use it on one
+    event loop; `close` it in the end.
+
+    Follows makeTransport and send of kube-scheduler 1.34. Redirects are not followed, as a service that was not
+    configured must not be sent pods; an answer is read up to a limit, and the timeout spans the whole exchange.
+    """
+
+    def __init__(
+        self, configuration: ExtenderConfiguration, observe: Observe = lambda verb, result, seconds: None
+    ) -> None:
+        """Check the TLS settings; nothing is opened yet.
+
+        Raises:
+            ValueError: they contradict each other, or a file of them cannot be read.
+        """
+        self._base = configuration.url_prefix.rstrip("/")
+        self._timeout = configuration.http_timeout or DEFAULT_TIMEOUT
+        self._observe = observe
+        self._credentials: Credentials | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._server_name = configuration.tls_config.server_name if configuration.tls_config is not None else ""
+        try:
+            config = _client_config(configuration)
+            if urlsplit(self._base).scheme == "https":
+                self._credentials = Credentials(config)
+                self._credentials.ssl_context()
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that an exchange may take."""
+        return self._timeout
+
+    def url(self, verb: str) -> str:
+        """Return the address for a verb."""
+        return f"{self._base}/{verb}"
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """Return what verifies the extender; None over HTTP."""
+        return self._credentials.ssl_context() if self._credentials is not None else None
+
+    async def status(self, verb: str) -> int:
+        """Return the status of a GET without a body, which asks the extender for nothing.
+
+        Raises:
+            ExtenderError: there is no answer; the text names verb, URL and cause.
+        """
+        try:
+            async with self._request("GET", verb, None) as response:
+                return response.status
+        except TimeoutError as error:
+            raise self._error(verb, f"no answer within {self._timeout:g} s") from error
+        except (aiohttp.ClientError, OSError, ValueError, ConfigError) as error:
+            raise self._error(verb, one_line([str(error) or type(error).__name__])) from error
+
+    async def call(self, verb: str, body: bytes, read: Callable[[bytes], T]) -> T:
+        """Send a request and return what is read of the answer.
+
+        Raises:
+            ExtenderError: there is no answer with status 200 that can be read; the text names verb, URL and cause.
+        """
+        began, result = time.monotonic(), "failed"
+        try:
+            answer = read(await self._exchange(verb, body))
+            result = "answered"
+            return answer
+        except TimeoutError as error:
+            result = "timeout"
+            raise self._error(verb, f"no answer within {self._timeout:g} s") from error
+        except _RefusedError as error:
+            result = "refused"
+            # Upstream's words.
+            raise ExtenderError(f"failed {verb} with extender at URL {self.url(verb)}, code {error.status}") from error
+        except (NonsenseError, ExtenderError) as error:
+            result = "nonsense"
+            raise error if isinstance(error, ExtenderError) else self._error(verb, str(error)) from error
+        except (aiohttp.ClientError, OSError, ValueError, ConfigError) as error:
+            raise self._error(verb, one_line([str(error) or type(error).__name__])) from error
+        finally:
+            self._observe(verb, result, time.monotonic() - began)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _exchange(self, verb: str, body: bytes) -> bytes:
+        limit = max(MIN_ANSWER_BYTES, 2 * len(body))
+        async with self._request("POST", verb, body) as response:
+            if response.status != 200:
+                raise _RefusedError(response.status)
+            parts: list[bytes] = []
+            size = 0
+            async for chunk in response.content.iter_any():
+                size += len(chunk)
+                if size > limit:
+                    response.close()
+                    raise NonsenseError(f"the answer is larger than {limit} bytes")
+                parts.append(chunk)
+            return b"".join(parts)
+
+    def _request(
+        self, method: str, verb: str, body: bytes | None
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        return self._open().request(
+            method,
+            self.url(verb),
+            data=body,
+            headers={"Content-Type": "application/json", "Accept-Encoding": "identity"},
+            allow_redirects=False,
+            timeout=ClientTimeout(total=self._timeout),
+            ssl=self.ssl_context() or True,
+            server_hostname=self._server_name or None,
+            proxy=self._proxy(),
+        )
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=TCPConnector(limit=_CONNECTIONS),
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"User-Agent": "kube-scheduler"},
+            )
+        return self._session
+
+    def _proxy(self) -> str | None:
+        """Return the proxy that Go's client would use."""
+        variable = proxy_variable(self._base, os.environ)
+        return os.environ[variable] if variable else None
+
+    def _error(self, verb: str, cause: str) -> ExtenderError:
+        return ExtenderError(f"failed {verb} with extender at URL {self.url(verb)}: {cause}")
+
+
+class _RefusedError(Exception):
+    """The status is not 200."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(str(status))
+        self.status = status
+
+
+def _client_config(configuration: ExtenderConfiguration) -> ClientConfig:
+    """Return the TLS settings in force.
+
+    With enableHTTPS and no certificate authority nothing is verified, as upstream. Data goes before files, and a
+    certificate without its key is not used.
+    """
+    tls = configuration.tls_config or ExtenderTLSConfig()
+    has_authority = bool(tls.ca_file or tls.ca_data)
+    insecure = tls.insecure or (configuration.enable_https and not has_authority)
+    label = f"extender {configuration.url_prefix}"
+    if insecure and has_authority:
+        raise ConfigError(f"{label}: specifying a root certificates file with the insecure flag is not allowed")
+    has_pair = bool((tls.cert_file or tls.cert_data) and (tls.key_file or tls.key_data))
+    return ClientConfig(
+        server=configuration.url_prefix,
+        insecure_skip_tls_verify=insecure,
+        ca_file=Path(tls.ca_file) if tls.ca_file and not tls.ca_data else None,
+        ca_data=_data(tls.ca_data, "caData", label),
+        cert_file=Path(tls.cert_file) if tls.cert_file and has_pair and not tls.cert_data else None,
+        cert_data=_data(tls.cert_data, "certData", label) if has_pair else None,
+        key_file=Path(tls.key_file) if tls.key_file and has_pair and not tls.key_data else None,
+        key_data=_data(tls.key_data, "keyData", label) if has_pair else None,
+        source=label,
+    )
+
+
+def _data(text: str, field: str, label: str) -> bytes | None:
+    if not text:
+        return None
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        # The value is a secret: it is not shown.
+        raise ConfigError(f"{label}: tlsConfig.{field} is not valid base64") from None
+
 
 _READS_AT_ONCE: Final = 16
 log = structlog.get_logger(component="extenders")
 
 
 class Objects(Protocol):
-    """Whole pods and nodes (`wholeobjects.WholeObjects`)."""
+    """Whole pods and nodes (`WholeObjects`)."""
 
     async def pod(self, pod: PodInfo) -> Raw:
         """Read a pod; ExtenderError where that fails."""

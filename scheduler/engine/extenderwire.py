@@ -23,9 +23,9 @@ class NonsenseError(ValueError):
     """An answer that cannot be read; the text says why."""
 
 
-_LONGEST_TEXT: Final = 512
+_MAX_TEXT: Final = 512
 """Characters of an extender's error or reason that go into an event."""
-_MOST_REASONS: Final = 64
+_MAX_REASONS: Final = 64
 """Different reasons that are kept of one answer."""
 _OTHER_REASON: Final = "node(s) rejected by an extender"
 _INT64: Final = 1 << 63
@@ -105,17 +105,17 @@ def filter_answer(body: bytes, extender: Extender, candidates: Collection[str]) 
         names = _decoded(_texts, fields["nodenames"], "NodeNames")
     elif _given(fields, "nodes"):
         names = _node_names(fields["nodes"])
-    known = frozenset(candidates)
+    allowed = frozenset(candidates)
     for name in names:
-        if name not in known:
+        if name not in allowed:
             raise ExtenderError(
                 f'extender "{extender.url}" claims a filtered node "{_line(name)}" which is not found in the input '
                 "node list"
             )
     return FilterAnswer(
         tuple(dict.fromkeys(names)),
-        _reasons(fields, "failednodes", known),
-        _reasons(fields, "failedandunresolvablenodes", known),
+        _reasons(fields, "failednodes", allowed),
+        _reasons(fields, "failedandunresolvablenodes", allowed),
     )
 
 
@@ -125,7 +125,7 @@ def scores(body: bytes, extender: Extender, candidates: Collection[str]) -> dict
     Raises:
         NonsenseError: it cannot be read.
     """
-    known = frozenset(candidates)
+    allowed = frozenset(candidates)
     total: dict[str, int] = {}
     if _is_null(body):
         return total
@@ -137,7 +137,7 @@ def scores(body: bytes, extender: Extender, candidates: Collection[str]) -> dict
         score = _decoded(_integer, entry["score"], "Score") if _given(entry, "score") else 0
         if not -_INT64 <= score < _INT64:
             raise NonsenseError("Score is beyond 64 bits")
-        if host in known:
+        if host in allowed:
             total[host] = total.get(host, 0) + score * extender.weight * SCORE_FACTOR
     return total
 
@@ -158,12 +158,12 @@ def preempt_answer(body: bytes, candidates: Collection[str]) -> PreemptAnswer:
         NonsenseError: it cannot be read.
     """
     fields = _fields(body)
-    known = frozenset(candidates)
+    allowed = frozenset(candidates)
     victims: dict[str, tuple[tuple[str, ...], int]] = {}
     if not _given(fields, "nodenametometavictims"):
         return PreemptAnswer()
     for node, item in _decoded(_raw_map, fields["nodenametometavictims"], "NodeNameToMetaVictims").items():
-        if node not in known:
+        if node not in allowed:
             raise NonsenseError(f'it names node "{_line(node)}", which is no candidate')
         entry = {} if _is_null(item) else _fields(item)
         pods = _decoded(_raw_list, entry["pods"], "Pods") if _given(entry, "pods") else []
@@ -192,16 +192,16 @@ def _node_names(nodes: Raw) -> list[str]:
     return names
 
 
-def _reasons(fields: Mapping[str, Raw], key: str, known: Collection[str]) -> dict[str, str]:
+def _reasons(fields: Mapping[str, Raw], key: str, allowed: Collection[str]) -> dict[str, str]:
     if not _given(fields, key):
         return {}
     result: dict[str, str] = {}
     different: set[str] = set()
     for name, reason in _decoded(_text_map, fields[key], key).items():
-        if name not in known:
+        if name not in allowed:
             continue
         text = _line(reason or "")
-        if text not in different and len(different) >= _MOST_REASONS:
+        if text not in different and len(different) >= _MAX_REASONS:
             text = _OTHER_REASON
         different.add(text)
         result[name] = text
@@ -225,7 +225,7 @@ def _given(fields: Mapping[str, Raw], key: str) -> bool:
 
 
 def _is_null(content: bytes | Raw) -> bool:
-    return len(content) < _LONGEST_TEXT and bytes(content).strip() == _NULL
+    return len(content) < _MAX_TEXT and bytes(content).strip() == _NULL
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], content: bytes | Raw, place: str) -> T:
@@ -237,8 +237,8 @@ def _decoded(decoder: msgspec.json.Decoder[T], content: bytes | Raw, place: str)
 
 def _line(text: str) -> str:
     """Return a text from outside as one line of bounded length."""
-    line = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * _LONGEST_TEXT]).split())
-    return line if len(line) <= _LONGEST_TEXT else f"{line[:_LONGEST_TEXT]} …"
+    line = " ".join("".join(char if char.isprintable() else " " for char in text[: 4 * _MAX_TEXT]).split())
+    return line if len(line) <= _MAX_TEXT else f"{line[:_MAX_TEXT]} …"
 
 
 def one_line(errors: Iterable[str]) -> str:

@@ -8,21 +8,164 @@ it is not bound, the pod gives its node up: a Binding that comes later is seen b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import structlog
+from msgspec import Struct
 
+from scheduler.engine.attempts import AttemptPipeline
+from scheduler.engine.gangs import GangOutcome, Gangs
 from scheduler.framework import (
     SUCCESS,
     Answer,
+    Answered,
+    Asking,
     Extender,
     ExtenderError,
+    Gang,
     PodInfo,
     Question,
     Status,
     failure,
 )
+from scheduler.state import QueuedPod, SchedulingQueue
+
+MAX_GANG_SECONDS: Final = 60.0
+"""How long an attempt at a gang may ask."""
+
+
+class AskingAttempt(Struct, frozen=True):
+    """An attempt that waits for an answer.
+
+    Attributes:
+        members: the pods that left the queue for it; a pod alone, where it is in no gang.
+        gang: theirs as it was when the attempt began.
+        steps: what is left of the attempt, up to the start of bindings; closing them undoes what they reserved.
+        question: what they wait for.
+        started: `time.perf_counter` at its beginning.
+    """
+
+    members: Sequence[QueuedPod]
+    gang: Gang | None
+    steps: Asking[None]
+    question: Question
+    started: float
+
+
+class AttemptOwner(Protocol):
+    """Whose attempts they are: the scheduling cycle."""
+
+    def settle_gang(self, outcome: GangOutcome, started: float) -> None:
+        """Requeue and bind the members of a gang."""
+        ...
+
+    def attempt_raised(self, queued: QueuedPod, started: float, error: Exception) -> None:
+        """Report an unexpected failure."""
+        ...
+
+    def keep_alive(self) -> None:
+        """Do what a round of the scheduling loop does beside attempts."""
+        ...
+
+
+class AskingAttempts:
+    """Finishes such attempts, one at a time. Methods run on the scheduling loop.
+
+    Args:
+        attempts, queue, pending, gangs, may_schedule: of the scheduling cycle, which is the owner.
+        extenders: who is asked.
+    """
+
+    def __init__(
+        self,
+        attempts: AttemptPipeline,
+        extenders: Extenders,
+        queue: SchedulingQueue,
+        pending: Mapping[str, PodInfo],
+        gangs: Gangs,
+        may_schedule: Callable[[], bool],
+        owner: AttemptOwner,
+    ) -> None:
+        self._attempts = attempts
+        self._extenders = extenders
+        self._queue = queue
+        self._pending = pending
+        self._gangs = gangs
+        self._may_schedule = may_schedule
+        self._owner = owner
+
+    async def finish(self, attempt: AskingAttempt, round_seconds: float) -> None:
+        """Wait for an attempt. No other pod is tried meanwhile; all else goes on, looked after each `round_seconds`."""
+        task = asyncio.create_task(self._answer(attempt), name="ask extenders")
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=round_seconds)
+                self._owner.keep_alive()
+        finally:
+            task.cancel()
+
+    async def _answer(self, attempt: AskingAttempt) -> None:
+        """Answer the questions of an attempt until it has none left, or is of no use any more.
+
+        That is asked after each answer, before the attempt goes on with it: a Binding must not follow from an attempt
+        at a pod that is gone, and a tenant's gang of thousands must not keep all other pods waiting.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + MAX_GANG_SECONDS
+        steps, question = attempt.steps, attempt.question
+        self._extenders.begin(attempt.members[0].pod)
+        try:
+            while True:
+                answer: Answer | ExtenderError
+                try:
+                    answer = await self._extenders.ask(question)
+                except ExtenderError as error:
+                    answer = error
+                if not self._may_schedule() or (attempt.gang is None and not self._are_pending(attempt)):
+                    self._return_untried(attempt)
+                    return
+                if attempt.gang is not None and (
+                    reason := self._gang_failure(attempt.gang, attempt, clock() > deadline)
+                ):
+                    steps.close()
+                    outcome = self._gangs.fail(attempt.gang, attempt.members, reason, attempt.started)
+                    self._owner.settle_gang(outcome, attempt.started)
+                    return
+                if isinstance(answer, ExtenderError):
+                    question = steps.throw(answer)
+                else:
+                    question = steps.send(Answered(answer, self._attempts.snapshot()))
+        except StopIteration:
+            return
+        except Exception as error:
+            for queued in attempt.members:
+                self._owner.attempt_raised(queued, attempt.started, error)
+        finally:
+            steps.close()
+
+    def _are_pending(self, attempt: AskingAttempt) -> bool:
+        return all(queued.pod.uid in self._pending for queued in attempt.members)
+
+    def _gang_failure(self, gang: Gang, attempt: AskingAttempt, is_late: bool) -> str:
+        """Return why an attempt at a gang ends before it is through; "" where it goes on."""
+        if not self._are_pending(attempt) or not self._gangs.is_unchanged(gang, attempt.members):
+            return "it changed while extenders were asked about its members"
+        return f"asking extenders about its members took more than {MAX_GANG_SECONDS:g} s" if is_late else ""
+
+    def _return_untried(self, attempt: AskingAttempt) -> None:
+        """Put pods back as if they had not been popped, if they still wait for a node: this process stops, or leads no
+        more."""
+        attempt.steps.close()
+        for queued in attempt.members:
+            uid = queued.pod.uid
+            if uid in self._pending:
+                queued.pod = self._pending[uid]
+                self._queue.put_back(queued)
+            else:
+                self._queue.done(uid)
+                self._attempts.state.nominator.remove(uid)
+
 
 _PAUSES: Final = (0.05, 0.1, 0.25, 0.5, 1.0)
 """Seconds between two looks at a pod; the last again and again."""

@@ -97,10 +97,10 @@ class FailureReporter:
         handle.event(pod, "Warning", "FailedScheduling", "Scheduling", message)
         last = self._written.get(pod.uid)
         # The watch may show less than what was written last, or more: the patch is only saved where both agree.
-        shown = {pod.nominated_node}
+        nominations = {pod.nominated_node}
         if last is not None and last.nominated_node is not None:
-            shown.add(last.nominated_node)
-        nominate = nominated_node is not None and shown != {nominated_node}
+            nominations.add(last.nominated_node)
+        nominate = nominated_node is not None and nominations != {nominated_node}
         if last is not None and (last.reason, last.message) == (reason, message) and not nominate:
             return
         sent = nominated_node if nominate else last.nominated_node if last is not None else None
@@ -175,24 +175,24 @@ class FailureReporter:
     async def _turn(self, uid: str) -> AsyncIterator[None]:
         """Wait for a place among the patches under way, and for those of the same pod from before."""
         async with self._patches:
-            former, turn = self._turns.get(uid), asyncio.Event()
+            previous, turn = self._turns.get(uid), asyncio.Event()
             self._turns[uid] = turn
             try:
-                if former is not None:
-                    await former.wait()
+                if previous is not None:
+                    await previous.wait()
                 yield
             finally:
                 turn.set()
-                if former is not None and not former.is_set():
+                if previous is not None and not previous.is_set():
                     # Cancelled before its time: who comes next waits for what this one waited for.
-                    self._turns[uid] = former
+                    self._turns[uid] = previous
                 elif self._turns.get(uid) is turn:
                     del self._turns[uid]
 
 
 def _condition(pod: PodInfo, reason: str, message: str, now: float) -> dict[str, object]:
     condition: dict[str, object] = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
-    if not any(former.type == "PodScheduled" and former.status == "False" for former in pod.conditions):
+    if not any(condition.type == "PodScheduled" and condition.status == "False" for condition in pod.conditions):
         condition["lastTransitionTime"] = format_time(datetime.fromtimestamp(now, UTC))
     if pod.generation:
         condition["observedGeneration"] = pod.generation

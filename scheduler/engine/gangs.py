@@ -62,16 +62,18 @@ class GivenUpGangs:
     def note(self, gang: Gang, members: int, message: str) -> None:
         """An attempt at a gang was given up."""
         now = self._now()
-        self._gangs = {name: each for name, each in self._gangs.items() if each.until > now}
+        self._gangs = {name: entry for name, entry in self._gangs.items() if entry.until > now}
         self._gangs[gang.name] = _GivenUp(now + _SECONDS, members, gang.minimum, message)
 
     def message(self, gang: Gang, members: int) -> str | None:
         """Return what to tell the members of a gang where an attempt would be given up again; None where it may be
         made."""
-        known = self._gangs.get(gang.name)
-        if known is None or members < known.members or gang.minimum != known.minimum or self._now() >= known.until:
+        given_up = self._gangs.get(gang.name)
+        if given_up is None or self._now() >= given_up.until:
             return None
-        return known.message
+        if members < given_up.members or gang.minimum != given_up.minimum:
+            return None
+        return given_up.message
 
 
 def over_budget(members: Sequence[QueuedPod], message: str) -> list[tuple[QueuedPod, AttemptFailure]]:

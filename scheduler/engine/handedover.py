@@ -79,10 +79,10 @@ class Takeover:
 MAX_HANDOVER_BYTES: Final = 8 << 20
 """Of a history; a thousand decisions on a large cluster have some 4 MiB."""
 _KIND: Final = "DecisionHistory"
-_LONGEST_NAME: Final = 253
-_MOST_DETAILS: Final = 64 << 10
+_MAX_NAME: Final = 253
+_MAX_DETAILS: Final = 64 << 10
 """Bytes; the largest that were seen have some 10 KiB."""
-_MOST_NAMES: Final = 100
+_MAX_NAMES: Final = 100
 _encode = msgspec.json.Encoder().encode
 
 
@@ -116,27 +116,27 @@ _record = msgspec.json.Decoder(Record)
 _details = msgspec.json.Decoder(DecisionDetail)
 
 
-def encode_history(newest_first: Iterable[Record], since: float, most_bytes: int = MAX_HANDOVER_BYTES) -> bytes:
+def encode_history(newest_first: Iterable[Record], since: float, max_bytes: int = MAX_HANDOVER_BYTES) -> bytes:
     """Return a history as JSON of so many bytes at most, without the oldest where there are more."""
     parts: list[msgspec.Raw] = []
     size = 0
     for record in newest_first:
         encoded = _encode(record)
         size += len(encoded) + 1
-        if size > most_bytes - 1024:
+        if size > max_bytes - 1024:
             since = record.at
             break
         parts.append(msgspec.Raw(encoded))
     return _encode(_Document(API_VERSION, _KIND, since, parts))
 
 
-def decode_history(body: bytes, now: float, most: int) -> HandedOver:
-    """Read a history; of its records only the newest `most` are looked at. Takes some 20 µs for each.
+def decode_history(body: bytes, now: float, limit: int) -> HandedOver:
+    """Read a history; of its records only the newest `limit` are looked at. Takes some 20 µs for each.
 
     Args:
         body: as `encode_history` returns it.
         now: seconds since 1970; no time is later.
-        most: records.
+        limit: records.
 
     Raises:
         HistoryError: it is something else.
@@ -147,10 +147,10 @@ def decode_history(body: bytes, now: float, most: int) -> HandedOver:
         raise HistoryError(f"not a history: {error}") from error
     if (document.api_version, document.kind) != (API_VERSION, _KIND):
         raise HistoryError(f"not a history: {document.api_version[:80]} {document.kind[:80]}")
-    looked_at = document.records[:most]
+    looked_at = document.records[:limit]
     records = list(_usable(looked_at, now))
     since = min(max(0.0, document.since), now)
-    if len(document.records) > most and records:
+    if len(document.records) > limit and records:
         since = max(since, records[-1].at)
     return HandedOver(since, records[::-1], len(looked_at) - len(records))
 
@@ -173,16 +173,16 @@ def _is_bounded(record: Record) -> bool:
     names += [name for victim in record.victims for name in victim]
     counts = len(record.rejectors), len(record.load_ages)
     return (
-        all(len(name) <= _LONGEST_NAME for name in names)
+        all(len(name) <= _MAX_NAME for name in names)
         and len(record.message) <= MAX_MESSAGE
         and len(record.victims) <= MAX_VICTIMS
-        and all(count <= _MOST_NAMES for count in counts)
+        and all(count <= _MAX_NAMES for count in counts)
     )
 
 
 def _checked(details: bytes | None) -> bytes | None:
     """Details in the form that this version has; None for others."""
-    if details is None or len(details) > _MOST_DETAILS:
+    if details is None or len(details) > _MAX_DETAILS:
         return None
     try:
         return _encode(_details.decode(details))

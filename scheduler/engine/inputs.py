@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from scheduler.engine.failures import FailureReporter
-from scheduler.engine.objects import COUNTED, LEFT_OUT, NODE_CLOSED, LeftOut, UnreadablePods, ignore
+from scheduler.engine.objects import COUNTED, LEFT_OUT, NODE_CLOSED, UnreadablePods
 from scheduler.engine.overcommits import Overcommits
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
@@ -31,7 +31,7 @@ from scheduler.framework import (
 from scheduler.helpers import UnreadablePod, reduce_node
 from scheduler.kube.model import DecodeError, EventType, Node, ObjectMeta, ResourceVersion
 from scheduler.load import NodeAddresses
-from scheduler.observe import Histograms
+from scheduler.observe import Metrics
 from scheduler.state import ClusterState, SchedulingQueue
 
 log = structlog.get_logger(component="inputs")
@@ -56,9 +56,9 @@ class PodInputs:
         wake: called after each batch.
         wall_clock: says when a pod was seen on its node, which is compared with the times of loads.
         woken_at_binding: scheduler names whose pods wake others when they are bound and were nominated.
-        handling: where the time that a change takes is measured; those of a list are not.
+        metrics: where the time that a change takes is measured (those of a list are not), and pods are counted that
+            cannot be read.
         named: returns what metrics call an event.
-        left_out: called with the kind of an object that cannot be read.
     """
 
     def __init__(
@@ -74,12 +74,10 @@ class PodInputs:
         overcommits: Overcommits,
         wake: Callable[[], None],
         wall_clock: Callable[[], WallSeconds],
+        metrics: Metrics,
         woken_at_binding: Container[str] = (),
-        handling: Histograms | None = None,
         named: Callable[[str], str] = str,
-        left_out: LeftOut = ignore,
     ) -> None:
-        self._left_out = left_out
         self._named = named
         self._state = state
         self._woken_at_binding = woken_at_binding
@@ -91,7 +89,7 @@ class PodInputs:
         self._unreadable = unreadable
         self._overcommits = overcommits
         self._wake = wake
-        self._handling = handling
+        self._metrics = metrics
         # A list is in the order of names: it does not say which of two pods came to their node last.
         self._in_order = False
         self.pending = pending
@@ -145,16 +143,15 @@ class PodInputs:
                 self._delete_assigned(pod.uid)
             else:
                 labels = self._upsert(pod)
-            if self._handling is not None:
-                for label in labels:
-                    self._handling.labels(self._named(label)).observe(time.perf_counter() - began)
+            for label in labels:
+                self._metrics.event_handling.labels(self._named(label)).observe(time.perf_counter() - began)
         self._in_order = False
         self._wake()
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
         """Leave a pod out of which nothing can be read that would be of use (`salvage_pod`)."""
         self._delete_pending(metadata.uid)
-        self._left_out("Pod")
+        self._metrics.objects_left_out.labels("Pod").inc()
         log.warning(
             "a pod cannot be decoded and is left out",
             pod=f"{metadata.namespace}/{metadata.name}",
@@ -195,12 +192,12 @@ class PodInputs:
             self._unreadable.note(pod, LEFT_OUT)
             self._delete_pending(pod.uid)
             return None
-        known = self._state.pod(pod.uid)
-        if known is None or known.node_name != pod.node_name or isinstance(known, UnreadablePod):
+        cached = self._state.pod(pod.uid)
+        if cached is None or cached.node_name != pod.node_name or isinstance(cached, UnreadablePod):
             self._unreadable.note(pod, COUNTED if pod.requests_known else NODE_CLOSED)
             return pod
         self._unreadable.note(pod, COUNTED)
-        latest: PodInfo = msgspec.structs.replace(known, resource_version=pod.resource_version, deleting=pod.deleting)
+        latest: PodInfo = msgspec.structs.replace(cached, resource_version=pod.resource_version, deleting=pod.deleting)
         if not pod.requests_known:
             return latest
         amounts = {"requests": pod.requests, "nonzero_cpu": pod.nonzero_cpu, "nonzero_memory": pod.nonzero_memory}
@@ -297,14 +294,12 @@ class NodeInputs:
         queue: SchedulingQueue,
         *,
         wake: Callable[[], None],
-        handling: Histograms | None = None,
-        left_out: LeftOut = ignore,
+        metrics: Metrics,
     ) -> None:
-        self._left_out = left_out
         self._state = state
         self._queue = queue
         self._wake = wake
-        self._handling = handling
+        self._metrics = metrics
         self._addresses = NodeAddresses()
         self._shared: set[str] = set()
         """Addresses of several nodes that the log has not named yet."""
@@ -332,11 +327,11 @@ class NodeInputs:
         seen = {update.node.name for update in items}
         self._remove(name for name in self._state.node_names if name not in seen)
         names = self._state.node_names
-        known = [update for update in items if update.node.name in names]
+        present = [update for update in items if update.node.name in names]
         new = [self._shown(update) for update in items if update.node.name not in names]
         self._state.add_nodes(new)
         changes: list[_Change] = [(NODE_ADD, None, node) for node in new]
-        changes += [change for update in known for change in self._upsert(update)]
+        changes += [change for update in present for change in self._upsert(update)]
         # All at once: thousands of pods may wait here at a start, and each would be asked about each node.
         self._queue.on_events(changes)
         self._name_shared_addresses()
@@ -351,16 +346,15 @@ class NodeInputs:
                 self._remove([update.node.name])
             else:
                 labels = self._tell(self._upsert(update))
-            if self._handling is not None:
-                for label in labels:
-                    self._handling.labels(label).observe(time.perf_counter() - began)
+            for label in labels:
+                self._metrics.event_handling.labels(label).observe(time.perf_counter() - began)
         self._name_shared_addresses()
         self._wake()
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
         """Leave a node out that cannot be decoded: it gets no pods until it can."""
         self._remove([metadata.name])
-        self._left_out("Node")
+        self._metrics.objects_left_out.labels("Node").inc()
         log.warning("a node cannot be decoded and is left out", node=metadata.name, error=str(error)[:300])
 
     def _upsert(self, update: NodeUpdate) -> list[_Change]:
@@ -382,7 +376,7 @@ class NodeInputs:
             holders = self._addresses.holders(address)
             if len(holders) > 1:
                 log.warning(
-                    "several nodes have one address: load under it is nobody's, name nodes in the series instead",
+                    "address shared by several nodes: load under it is ignored; name nodes in the series instead",
                     address=address,
                     nodes=list(holders[:5]),
                 )

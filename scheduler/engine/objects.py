@@ -14,7 +14,7 @@ from scheduler.framework import ClusterEvent
 from scheduler.helpers import UnreadablePod
 from scheduler.kube.client import KubeClient, Reflector, api_path, unchanged
 from scheduler.kube.model import DecodeError, EventType, Object, ObjectMeta, ResourceVersion
-from scheduler.observe import Histograms, Metrics
+from scheduler.observe import Metrics
 from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue, WatchedKind
 
 COUNTED = "counted"
@@ -28,14 +28,6 @@ _CONSEQUENCES = {
     NODE_CLOSED: "a pod cannot be read, so its node gets no more pods until it can be read or is gone",
     LEFT_OUT: "a pod cannot be decoded and is left out",
 }
-
-
-LeftOut = Callable[[str], None]
-"""Called with the kind of an object that cannot be read, or lists more than is read, and is left out."""
-
-
-def ignore(kind: str) -> None:
-    """Take no note of an object that is left out."""
 
 
 class _Entry(NamedTuple):
@@ -125,8 +117,7 @@ class ObjectInputs:
         queue: SchedulingQueue,
         *,
         wake: Callable[[], None],
-        handling: Histograms | None = None,
-        left_out: LeftOut = ignore,
+        metrics: Metrics,
         prefix: str = "",
         custom: bool = False,
     ) -> None:
@@ -136,16 +127,14 @@ class ObjectInputs:
             kind: what is watched.
             state, queue: what changes reach.
             wake: called after each batch.
-            handling: where the time that a change takes is measured.
-            left_out: called with the kind of an object that cannot be read.
+            metrics: where the time that a change takes is measured, and objects are counted that cannot be read.
             prefix: what upstream's names of the events have before the kind (`event_prefix`).
             custom: whether it is a custom resource.
         """
         self._kind = kind.kind
         # Of kinds that share a name, ours carries group and version.
         self._label = prefix + kind.kind.partition(".")[0]
-        self._handling = handling
-        self._left_out = left_out
+        self._metrics = metrics
         self._served = True
         self._custom = custom
         self._objects = state.objects
@@ -166,14 +155,14 @@ class ObjectInputs:
         for kind, item in events:
             began = time.perf_counter()
             label = self._remove(item.metadata) if kind is EventType.DELETED else self._upsert(item)
-            if label and self._handling is not None:
-                self._handling.labels(label).observe(time.perf_counter() - began)
+            if label:
+                self._metrics.event_handling.labels(label).observe(time.perf_counter() - began)
         self._wake()
 
     def invalid(self, metadata: ObjectMeta, error: DecodeError) -> None:
         """Treat an object that cannot be decoded as absent."""
         self._remove(metadata)
-        self._left_out(self._kind)
+        self._metrics.objects_left_out.labels(self._kind).inc()
         log.warning(
             "an object cannot be decoded and is left out", kind=self._kind, object=metadata.key, error=str(error)[:300]
         )

@@ -33,15 +33,15 @@ WRITERS_BEHIND_BINDINGS = 1
 """Events written at once while bindings are under way: each costs the API server as much as a binding."""
 WRITERS_WITHOUT_BINDINGS = 8
 """Events written at once otherwise: these keep the API server busy, and more would only delay the next binding."""
-_MOST_WRITERS = 64
+_MAX_WRITERS = 64
 SHORT_BACKLOG_SECONDS = 11.0
 """A backlog is short when the oldest event will not be older at its end. From 8.5 s on it is written anyway."""
-WRITERS_BY_AGE_WITHOUT_BACKLOG = ((1.0, WRITERS_WITHOUT_BINDINGS), (5.0, 16), (7.0, _MOST_WRITERS))
+WRITERS_BY_AGE_WITHOUT_BACKLOG = ((1.0, WRITERS_WITHOUT_BINDINGS), (5.0, 16), (7.0, _MAX_WRITERS))
 """(age of the oldest event in seconds, events written at once from that age on), where no pod waits to be placed. There
 is nothing to wait for then: preemption has five events and one binding per pod."""
-WRITERS_BY_AGE_IN_SHORT_BACKLOG = ((7.5, 16), (8.5, _MOST_WRITERS))
+WRITERS_BY_AGE_IN_SHORT_BACKLOG = ((7.5, 16), (8.5, _MAX_WRITERS))
 """The same where all pods will be bound soon: the events wait for that, and are all written within 10 s."""
-WRITERS_BY_AGE_IN_LONG_BACKLOG = ((3.0, 16), (5.0, _MOST_WRITERS))
+WRITERS_BY_AGE_IN_LONG_BACKLOG = ((3.0, 16), (5.0, _MAX_WRITERS))
 """The same in a long backlog: waiting for its end would take too long, so the events compete with the bindings."""
 _MEASURE_SECONDS = 0.5
 """How often the rate of bindings is measured while events wait."""
@@ -238,7 +238,7 @@ class EventRecorder:
         if not self._started or not self._queue:
             return 0
         if self._draining:
-            return _MOST_WRITERS
+            return _MAX_WRITERS
         age = self._clocks.monotonic() - self._queue[0].queued_at
         backlog = self._backlog()
         writers_by_age: tuple[tuple[float, int], ...] = WRITERS_BY_AGE_WITHOUT_BACKLOG

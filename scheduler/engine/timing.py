@@ -21,9 +21,46 @@ from typing import Final
 
 from scheduler.core import Placement, PostFilterOutcome
 from scheduler.engine.failures import UNSCHEDULABLE, AttemptFailure
-from scheduler.framework import Code, Hint, PodInfo, Status
+from scheduler.framework import Code, Hint, MonotonicSeconds, PodInfo, Status
 from scheduler.observe import AttributeValue, Count, Distribution, Metrics, Span, SpanEvent, Trace
 from scheduler.state import QueuedPod
+
+_MAX_ATTEMPTS = 15
+_VOLUMES = "VolumeBinding"
+
+
+class AttemptCounts:
+    """Counts in one process's metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def ended(self, result: str, pod: PodInfo, started: float) -> None:
+        """An attempt ended as scheduled, unschedulable or error; `started` is `time.perf_counter` at its beginning."""
+        self._metrics.schedule_attempts.labels(result, pod.scheduler_name).inc()
+        self._metrics.attempt_duration.labels(result, pod.scheduler_name).observe(time.perf_counter() - started)
+
+    def bound(self, queued: QueuedPod, now: MonotonicSeconds) -> None:
+        """A pod is bound, however many attempts it took."""
+        self._metrics.attempts_per_pod.observe(queued.attempts)
+        if queued.flushed:
+            self._metrics.scheduled_after_flush.inc()
+        attempts = str(queued.attempts) if queued.attempts < _MAX_ATTEMPTS else f"{_MAX_ATTEMPTS}+"
+        waited = now - (now if queued.first_active_at is None else queued.first_active_at)
+        self._metrics.sli_duration.labels(attempts).observe(waited)
+        self._metrics.count_bound(queued.pod.namespace, queued.attempts, waited)
+
+    def filter_failed(self, placement: Placement) -> None:
+        """A decision ended with an error; VolumeBinding's are counted."""
+        error = placement.failure
+        if error is not None and (error.plugin, error.point) == (_VOLUMES, "Filter"):
+            self._metrics.volume_errors.labels("predicate").inc()
+
+    def volume_error(self, status: Status, stage: str) -> None:
+        """A node was lost on the way to it: where VolumeBinding was the reason, at which stage (assume, bind)."""
+        if status.plugin == _VOLUMES:
+            self._metrics.volume_errors.labels(stage).inc()
+
 
 ATTEMPT: Final = "SchedulingAttempt"
 DECISION: Final = "SchedulePod"
@@ -34,11 +71,11 @@ BINDING: Final = "BindingCycle"
 NAMESPACE, POD, UID, NODE = "k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.node.name"
 ERROR_TYPE: Final = "error.type"
 _OWN: Final = "secondary_scheduler."
-_MOST_OPEN: Final = 50_000
+_MAX_OPEN: Final = 50_000
 """Attempts that have begun and not ended: pods that wait for their gang, their volumes or a permission."""
-_MOST_SPANS: Final = 20
+_MAX_SPANS: Final = 20
 """Of an attempt: a gang may decide about a member many times."""
-_MOST_MESSAGE: Final = 500
+_MAX_MESSAGE: Final = 500
 
 
 class _OpenAttempt:
@@ -54,7 +91,7 @@ class _OpenAttempt:
         self.spans: list[Span] = []
 
     def add(self, span: Span) -> None:
-        if len(self.spans) < _MOST_SPANS:
+        if len(self.spans) < _MAX_SPANS:
             self.spans.append(span)
         self.last = span.ended
 
@@ -89,7 +126,7 @@ class AttemptTraces:
             return
         wall = self._wall() - int((self._clock() - started) * 1e9)
         self._open[queued.pod.uid] = _OpenAttempt(trace_id, started, wall)
-        if len(self._open) > _MOST_OPEN:
+        if len(self._open) > _MAX_OPEN:
             self._open.popitem(last=False)
 
     def decided(self, placement: Placement) -> None:
@@ -155,7 +192,7 @@ class AttemptTraces:
         attempt = self._open.pop(queued.pod.uid, None)
         if attempt is None:
             return
-        message = failure.message[:_MOST_MESSAGE]
+        message = failure.message[:_MAX_MESSAGE]
         attributes: dict[str, AttributeValue] = {f"{_OWN}message": message}
         if failure.rejectors:
             attributes[f"{_OWN}rejected_by"] = sorted(failure.rejectors)
@@ -266,8 +303,8 @@ class ProfileTiming:
         count = self._evaluations.get((plugin, point))
         if count is None:
             # Others are only counted here, and not shown: upstream counts these four.
-            shown = point in _EVALUATED
-            count = self._metrics.plugin_evaluations.labels(plugin, point, self._profile) if shown else Count()
+            is_exported = point in _EVALUATED
+            count = self._metrics.plugin_evaluations.labels(plugin, point, self._profile) if is_exported else Count()
             self._evaluations[plugin, point] = count
         count.value += 1
 

@@ -45,7 +45,7 @@ def describe_versions(configuration: Configuration) -> dict[str, object]:
         "apiVersion": "secondary-scheduler.io/v1",
         "kind": "SchedulerBehavior",
         "kubernetesVersion": {profile.scheduler_name: profile.kubernetes.name for profile in configuration.profiles},
-        "clusterVersion": _shown(configuration.cluster_minor),
+        "clusterVersion": _version_text(configuration.cluster_minor),
     }
 
 
@@ -57,7 +57,7 @@ def versions_text(configuration: Configuration) -> str:
     return ",".join(f"{name}={version}" for name, version in versions.items())
 
 
-def _shown(minor: int | None) -> str:
+def _version_text(minor: int | None) -> str:
     return "unknown" if minor is None else f"1.{minor}"
 
 
@@ -80,7 +80,7 @@ class VersionFollower:
         self._client = client
         self._publish = publish
         self._is_behind = False
-        self._known = configuration.cluster_minor
+        self._minor = configuration.cluster_minor
         self._profiles = configuration.profiles
         self._leaders_minor = leaders_minor
         self._unknown_seconds, self._known_seconds = unknown_seconds, known_seconds
@@ -89,20 +89,20 @@ class VersionFollower:
     def announce(self) -> None:
         """Log what each profile behaves as, and why; a warning where the cluster is newer than any of the table."""
         newest = max(KUBERNETES_VERSIONS)
-        if self._known is not None and self._known > newest:
+        if self._minor is not None and self._minor > newest:
             log.warning(
                 "the cluster is newer than all versions that this scheduler can behave as",
-                cluster=_shown(self._known),
-                newest=_shown(newest),
+                cluster=_version_text(self._minor),
+                newest=_version_text(newest),
             )
         for profile in self._profiles:
             pinned = profile.options.kubernetes_version is not None
-            origin = "kubernetesVersion" if pinned else "default" if self._known is None else "cluster"
+            origin = "kubernetesVersion" if pinned else "default" if self._minor is None else "cluster"
             log.info(
                 "behaves as kube-scheduler",
                 version=profile.kubernetes.name,
                 because_of=origin,
-                cluster=_shown(self._known),
+                cluster=_version_text(self._minor),
                 profile=profile.scheduler_name,
             )
 
@@ -115,7 +115,7 @@ class VersionFollower:
         """
         seconds = self._first_seconds
         while True:
-            await asyncio.sleep(self._unknown_seconds if self._known is None else seconds)
+            await asyncio.sleep(self._unknown_seconds if self._minor is None else seconds)
             self._compare_with_leader(await self._leaders_minor())
             seconds = self._known_seconds
             try:
@@ -123,17 +123,17 @@ class VersionFollower:
             except KubeError:
                 # Whether the API server answers is for those to say who need it.
                 continue
-            if minor is not None and minor != self._known:
+            if minor is not None and minor != self._minor:
                 self._compare(minor)
-                self._known = minor
+                self._minor = minor
 
     def _unlike(self, minor: int) -> list[EffectiveProfile]:
         """Profiles that follow the cluster, and do not behave as a version of it."""
-        wanted = nearest_kubernetes(minor)
+        nearest = nearest_kubernetes(minor)
         return [
             profile
             for profile in self._profiles
-            if profile.options.kubernetes_version is None and profile.kubernetes != wanted
+            if profile.options.kubernetes_version is None and profile.kubernetes != nearest
         ]
 
     def _compare_with_leader(self, minor: int | None) -> None:
@@ -149,19 +149,19 @@ class VersionFollower:
         if not behind:
             if self._is_behind:
                 self._is_behind = False
-                log.info("the profiles behave as the cluster's version again", cluster=_shown(minor))
+                log.info("the profiles behave as the cluster's version again", cluster=_version_text(minor))
                 self._publish("")
             return
         name, version = behind[0].scheduler_name, behind[0].kubernetes.name
-        if self._known is None:
+        if self._minor is None:
             raise VersionUnknownAtStartError(
                 f"the cluster is Kubernetes 1.{minor}, which could not be read at the start: profile {name} behaves as "
                 f"kube-scheduler {version} until this process starts again"
             )
         note = (
-            f"The cluster is Kubernetes 1.{minor} now, and was 1.{self._known}: profile {name} behaves as "
+            f"The cluster is Kubernetes 1.{minor} now, and was 1.{self._minor}: profile {name} behaves as "
             f"kube-scheduler {version} until the scheduler is restarted"
         )
-        log.warning("the cluster has another version now", cluster=_shown(minor), version=version, profile=name)
+        log.warning("the cluster has another version now", cluster=_version_text(minor), version=version, profile=name)
         self._is_behind = True
         self._publish(note)

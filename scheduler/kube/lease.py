@@ -36,9 +36,9 @@ from scheduler.kube.primitives.timestamps import format_micro_time
 log = logging.getLogger(__name__)
 
 _API: Final = "coordination.k8s.io/v1"
-_LONGEST_WAIT: Final = 3600.0
+_MAX_WAIT: Final = 3600.0
 """Seconds that another holder is believed at most without a sign of life, whatever duration its record claims."""
-_MOST_TRANSITIONS: Final = (1 << 31) - 1
+_MAX_TRANSITIONS: Final = (1 << 31) - 1
 _COALESCE: Final = 0.05
 """Seconds that an early renewal waits for more annotations."""
 
@@ -303,7 +303,7 @@ class LeaseElector:
         claimed = spec.get("leaseDurationSeconds")
         if isinstance(claimed, bool) or not isinstance(claimed, int) or claimed <= 0:
             return self._settings.duration
-        return min(float(claimed), _LONGEST_WAIT)
+        return min(float(claimed), _MAX_WAIT)
 
     def _write(self, record: dict[str, Any] | None, *, takeover: bool) -> bool:
         now = format_micro_time(datetime.now(UTC))
@@ -317,7 +317,7 @@ class LeaseElector:
             "leaseDurationSeconds": math.ceil(self._settings.duration),
             "acquireTime": acquired if isinstance(acquired, str) and not takeover else now,
             "renewTime": now,
-            "leaseTransitions": min(count + 1, _MOST_TRANSITIONS) if takeover else count,
+            "leaseTransitions": min(count + 1, _MAX_TRANSITIONS) if takeover else count,
         }
         self._send(record, spec)
         return True

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from scheduler.lazy import lazy_attributes
 from scheduler.load.answers import (
-    MOST_BYTES as MOST_BYTES,
+    MAX_BYTES as MAX_BYTES,
     Answer as Answer,
     AnswerDecoder as AnswerDecoder,
     AnswerError as AnswerError,
-    most_bytes as most_bytes,
+    max_bytes as max_bytes,
 )
 from scheduler.load.collector import Collector as Collector, LoadStatus as LoadStatus
 from scheduler.load.configured import (
@@ -50,8 +50,12 @@ from scheduler.load.watcherformat import watcher_document as watcher_document
 if TYPE_CHECKING:
     from scheduler.load.feed import LoadFeed as LoadFeed, PreparesLoad as PreparesLoad
     from scheduler.load.metrics_server import MetricsServerSource as MetricsServerSource
-    from scheduler.load.podseries import PodSeriesSource as PodSeriesSource, PodUse as PodUse, PodUses as PodUses
-    from scheduler.load.prometheus import PrometheusSource as PrometheusSource
+    from scheduler.load.prometheus import (
+        PodSeriesSource as PodSeriesSource,
+        PodUse as PodUse,
+        PodUses as PodUses,
+        PrometheusSource as PrometheusSource,
+    )
     from scheduler.load.session import GuardedSession as GuardedSession, tls_advice as tls_advice
     from scheduler.load.signalfx import SignalFxSource as SignalFxSource
     from scheduler.load.watcher import WatcherSource as WatcherSource, parse_watcher as parse_watcher
@@ -64,9 +68,9 @@ if not TYPE_CHECKING:
             "LoadFeed": "feed",
             "PreparesLoad": "feed",
             "MetricsServerSource": "metrics_server",
-            "PodSeriesSource": "podseries",
-            "PodUse": "podseries",
-            "PodUses": "podseries",
+            "PodSeriesSource": "prometheus",
+            "PodUse": "prometheus",
+            "PodUses": "prometheus",
             "PrometheusSource": "prometheus",
             "SignalFxSource": "signalfx",
             "WatcherSource": "watcher",

@@ -17,10 +17,10 @@ import msgspec
 from msgspec import structs
 
 _KIB: Final = 1024
-MOST_BYTES: Final = 16 * _KIB * _KIB
+MAX_BYTES: Final = 16 * _KIB * _KIB
 _BASE_BYTES: Final = 256 * _KIB
 _BYTES_EACH: Final = 2 * _KIB
-_MOST_PART: Final = 64 * _KIB
+_MAX_PART: Final = 64 * _KIB
 """Bytes of a sample, of everything around the samples, and of what one call works on."""
 _BASE_STEPS: Final = 4096
 _BYTES_A_STEP: Final = 128
@@ -71,12 +71,12 @@ _WRONG = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises."""
 
 
-def most_bytes(known: int | None, each: int = _BYTES_EACH) -> int:
+def max_bytes(known: int | None, each: int = _BYTES_EACH) -> int:
     """Return the cap on an answer about so many nodes or pods: 256 KiB, and 2 KiB for each; at most 16 MiB.
 
     16 MiB also where nobody knows how many there are.
     """
-    return MOST_BYTES if known is None else min(_BASE_BYTES + each * known, MOST_BYTES)
+    return MAX_BYTES if known is None else min(_BASE_BYTES + each * known, MAX_BYTES)
 
 
 @dataclass(slots=True)
@@ -132,26 +132,26 @@ class AnswerDecoder(Generic[Rest, Sample]):
         self._inner = inner
         self._brackets = (b"{", b"}") if keyed else (b"[", b"]")
 
-    def decode(self, body: bytes, most: int = MOST_BYTES) -> Answer[Rest, Sample]:
+    def decode(self, body: bytes, limit: int = MAX_BYTES) -> Answer[Rest, Sample]:
         """Decode an answer of at most so many bytes.
 
         Raises:
             AnswerError: it is larger, is not JSON, has another form, or holds too many values.
         """
-        if len(body) > most:
-            raise AnswerError(f"larger than {most} bytes")
-        return self._decode(body, _Steps(_BASE_STEPS + most // _BYTES_A_STEP))
+        if len(body) > limit:
+            raise AnswerError(f"larger than {limit} bytes")
+        return self._decode(body, _Steps(_BASE_STEPS + limit // _BYTES_A_STEP))
 
     def _decode(self, body: bytes, steps: _Steps) -> Answer[Rest, Sample]:
         cursor, answer = _Cursor(body, steps), _Taken(self._read)
         opening, closing = self._brackets
         outside = body
         if cursor.enter(self._path, opening):
-            outside = body[: min(cursor.at, _MOST_PART)]
+            outside = body[: min(cursor.at, _MAX_PART)]
             self._take_all(answer, cursor, steps)
-            outside += closing + body[cursor.at : cursor.at + _MOST_PART]
-        if len(outside) > _MOST_PART:
-            raise AnswerError(f"holds more than {_MOST_PART} bytes beside its samples")
+            outside += closing + body[cursor.at : cursor.at + _MAX_PART]
+        if len(outside) > _MAX_PART:
+            raise AnswerError(f"holds more than {_MAX_PART} bytes beside its samples")
         try:
             return Answer(self._rest.decode(outside), answer.samples, answer.rejected, answer.reason)
         except _WRONG as error:
@@ -168,7 +168,7 @@ class AnswerDecoder(Generic[Rest, Sample]):
                 if part and self._take_part(answer, part, steps):
                     cursor.leave(part)
                     continue
-                singly_to = cursor.at + (len(part) or _MOST_PART)
+                singly_to = cursor.at + (len(part) or _MAX_PART)
             steps.take(1)
             key, text, stop = cursor.member(keyed=keyed)
             try:
@@ -198,7 +198,7 @@ class AnswerDecoder(Generic[Rest, Sample]):
 
     def _decode_one(self, answer: _Taken, text: bytes | None, steps: _Steps) -> Any:
         if text is None:
-            raise AnswerError(f"larger than {_MOST_PART} bytes")
+            raise AnswerError(f"larger than {_MAX_PART} bytes")
         if self._inner is None:
             return self._sample.decode(text)
         within = self._inner._decode(text, steps)
@@ -247,13 +247,13 @@ class _Taken:
 class _Steps:
     """How far an answer is looked at. A step is a value, or a run of characters of a value that is too long."""
 
-    def __init__(self, most: int) -> None:
-        self._most = self._left = most
+    def __init__(self, limit: int) -> None:
+        self._limit = self._left = limit
 
     def take(self, steps: int) -> None:
         self._left -= steps
         if self._left < 0:
-            raise _TooManyError(f"holds more than {self._most} values; narrow what is asked for")
+            raise _TooManyError(f"holds more than {self._limit} values; narrow what is asked for")
 
 
 class _Cursor:
@@ -270,7 +270,7 @@ class _Cursor:
 
     def part(self, seam: bytes) -> bytes:
         """Return what is up to the last seam of the next 64 KiB; nothing where there is none."""
-        end = self._body.rfind(seam, self.at, self.at + _MOST_PART)
+        end = self._body.rfind(seam, self.at, self.at + _MAX_PART)
         return self._body[self.at : end + seam.index(b",")] if end >= 0 else b""
 
     def leave(self, part: bytes) -> None:
@@ -284,12 +284,12 @@ class _Cursor:
         """
         key = self._key() if keyed else b""
         begin = self.at
-        match = _MEMBER.match(self._body, begin, begin + _MOST_PART)
+        match = _MEMBER.match(self._body, begin, begin + _MAX_PART)
         if match is not None:
             self.at = match.end()
             return key, match[1], match[2]
         self._walk()
-        text = self._body[begin : self.at] if self.at - begin <= _MOST_PART else None
+        text = self._body[begin : self.at] if self.at - begin <= _MAX_PART else None
         self._skip_space()
         stop = self._body[self.at : self.at + 1]
         if not stop or stop not in b",]}":
@@ -310,24 +310,24 @@ class _Cursor:
         """Return the error that says where the cursor is."""
         return AnswerError("not JSON (it breaks off)" if self.at >= len(self._body) else f"not JSON (byte {self.at})")
 
-    def _find(self, wanted: bytes) -> bool:
+    def _find(self, name: bytes) -> bool:
         """Go to the value of a key of the object that the cursor is in, if it has that key."""
         stop = b"}" if self.open(b"}") else b","
         while stop == b",":
             self._steps.take(1)
             begin = self.at
-            if self._key() == wanted:
+            if self._key() == name:
                 return True
             self.at = begin
             _, _, stop = self.member(keyed=True)
         return False
 
     def _skip_space(self) -> None:
-        space = _SPACE.match(self._body, self.at, self.at + _MOST_PART)
+        space = _SPACE.match(self._body, self.at, self.at + _MAX_PART)
         self.at = space.end() if space is not None else self.at
 
     def _key(self) -> bytes:
-        match = _KEY.match(self._body, self.at, self.at + _MOST_PART)
+        match = _KEY.match(self._body, self.at, self.at + _MAX_PART)
         if match is None:
             raise self.malformed()
         self.at = match.end()
@@ -339,7 +339,7 @@ class _Cursor:
         pattern = _RUN if self._body[self.at : self.at + 1] in (b"[", b"{", b'"') else _LONG_SCALAR
         while True:
             self._steps.take(1)
-            run = pattern.match(self._body, self.at, self.at + _MOST_PART)
+            run = pattern.match(self._body, self.at, self.at + _MAX_PART)
             if run is None:
                 raise self.malformed()
             first, length = run[0][:1], run.end() - self.at
@@ -353,13 +353,13 @@ class _Cursor:
                 depth -= closed
             elif first == b'"':
                 self._leave_string()
-            if depth == 0 and (pattern is _RUN or length < _MOST_PART):
+            if depth == 0 and (pattern is _RUN or length < _MAX_PART):
                 return
 
     def _leave_string(self) -> None:
         while not self._body.startswith(b'"', self.at):
             self._steps.take(1)
-            text = _TEXT.match(self._body, self.at, self.at + _MOST_PART)
+            text = _TEXT.match(self._body, self.at, self.at + _MAX_PART)
             if text is None or text.end() == self.at:
                 raise self.malformed()
             self.at = text.end()

@@ -20,11 +20,11 @@ from scheduler.catalog import (
 from scheduler.config import EffectiveProfile
 from scheduler.imports import import_requests
 from scheduler.kube.client import ClientConfig
-from scheduler.load.answers import MOST_BYTES
+from scheduler.load.answers import MAX_BYTES
 from scheduler.load.settings import Known, LoadSettings, LoadSource
 
 if TYPE_CHECKING:
-    from scheduler.load.podseries import PodSeriesSource
+    from scheduler.load.prometheus import PodSeriesSource
 
 WATCHER, METRICS_SERVER = "watcher", "KubernetesMetricsServer"
 """What keys of sources begin with (`ArgsModel.source_key`); the others are types of metricProvider, too."""
@@ -141,7 +141,7 @@ def load_source(
         from scheduler.kube.client import SyncConnection
         from scheduler.load.metrics_server import MetricsServerSource
 
-        connection = SyncConnection(api, timeout=settings.timeout_seconds, max_bytes=MOST_BYTES)
+        connection = SyncConnection(api, timeout=settings.timeout_seconds, max_bytes=MAX_BYTES)
         return MetricsServerSource(connection, capacity_of, known=known)
     import_requests()
     if provider == WATCHER:
@@ -162,6 +162,6 @@ def pod_series_source(key: str, settings: LoadSettings, known: Known | None = No
     Prometheus. `known` says how many pods there are."""
     if provider_of(key) != "Prometheus":
         return None
-    from scheduler.load.podseries import PodSeriesSource
+    from scheduler.load.prometheus import PodSeriesSource
 
     return PodSeriesSource(settings, known=known)

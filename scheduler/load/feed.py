@@ -22,8 +22,8 @@ from scheduler.observe import Metrics
 
 Prepare = Callable[[LoadReading], Sequence[Callable[[], None]]]
 """Called on the loop with a reading that will be in the table soon; returns the work to be done in a thread before."""
-_MOST_REASON = 500
-_MOST_NAMES = 1000
+_MAX_REASON = 500
+_MAX_NAMES = 1000
 """Of instances that are no node. A source may name any number, which the loop is not to sort."""
 log = structlog.get_logger(component="loads")
 
@@ -109,9 +109,9 @@ class LoadFeed:
         matched = replace(matched, source=self._source_key)
         # A node that joins before the next reading has its load at once, if the source knows it by its name.
         joining = {without_port(instance): reading.loads[instance] for instance in unmatched}
-        kept = replace(matched, loads={**joining, **matched.loads})
-        strangers = heapq.nsmallest(_MOST_NAMES, unmatched)
-        taking = self._take(reading, matched, kept, strangers, len(unmatched))
+        joined = replace(matched, loads={**joining, **matched.loads})
+        strangers = heapq.nsmallest(_MAX_NAMES, unmatched)
+        taking = self._take(reading, matched, joined, strangers, len(unmatched))
         try:
             done = asyncio.run_coroutine_threadsafe(taking, self._loop)
         except RuntimeError:
@@ -136,7 +136,7 @@ class LoadFeed:
         self,
         reading: LoadReading,
         matched: LoadReading,
-        kept: LoadReading,
+        joined: LoadReading,
         unmatched: Sequence[str],
         unmatched_count: int,
     ) -> None:
@@ -144,7 +144,7 @@ class LoadFeed:
         self._metrics.load_unmatched.labels(self._source_key).set(unmatched_count)
         self._log_once("load series whose instance is no node of the cluster", unmatched)
         self._count_problems(reading)
-        missing = self._on_reading(kept)
+        missing = self._on_reading(joined)
         self._mismatch = ""
         if reading.loads and not matched.loads:
             self._mismatch = (
@@ -191,7 +191,7 @@ class LoadFeed:
         new = current - self._logged.get(event, frozenset())
         self._logged[event] = current
         if new:
-            more = {"reason": reason[:_MOST_REASON]} if reason else {}
+            more = {"reason": reason[:_MAX_REASON]} if reason else {}
             log.warning(event, source=self._source_key, count=len(current), examples=sorted(new)[:3], **more)
 
     def status(self) -> LoadStatus:

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.kube.client import ApiError, Forbidden, KubeError, NotFound
 from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds, quantity_milli_value, quantity_value
-from scheduler.load.answers import Answer, AnswerDecoder, AnswerError, most_bytes
+from scheduler.load.answers import Answer, AnswerDecoder, AnswerError, max_bytes
 from scheduler.load.figures import Rejections, is_usable
 from scheduler.load.nodes import list_nodes
 from scheduler.load.settings import Known, LoadError
@@ -97,7 +97,7 @@ class MetricsServerSource:
             capacities = self._list_capacities()
             capacity_of, known = capacities.get, len(capacities)
         try:
-            answer: Answer[_List, _Usage] = _USAGES.decode(body, most_bytes(known, _BYTES_A_NODE))
+            answer: Answer[_List, _Usage] = _USAGES.decode(body, max_bytes(known, _BYTES_A_NODE))
         except AnswerError as error:
             raise LoadError(f"{METRICS_PATH}: the answer cannot be used: {error}") from error
         rejections = Rejections()

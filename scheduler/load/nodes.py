@@ -58,11 +58,11 @@ class NodeAddresses:
     def set(self, node: str, addresses: Iterable[str]) -> frozenset[str]:
         """Take in all addresses of a node; returns those that it did not have and another node has."""
         latest = frozenset(addresses)
-        former = self._addresses.get(node, frozenset())
+        previous = self._addresses.get(node, frozenset())
         self._addresses[node] = latest
-        for address in former - latest:
+        for address in previous - latest:
             self._give_up(node, address)
-        gained = latest - former
+        gained = latest - previous
         for address in gained:
             self._holders[address] = (*self._holders.get(address, ()), node)
         return frozenset(address for address in gained if len(self._holders[address]) > 1)
@@ -85,12 +85,12 @@ def nodes_by_address(nodes: Iterable[tuple[str, Iterable[str]]]) -> dict[str, st
 
     The rules are those of `NodeAddresses`.
     """
-    known = NodeAddresses()
+    directory = NodeAddresses()
     listed = [(name, tuple(addresses)) for name, addresses in nodes]
     for name, addresses in listed:
-        known.set(name, addresses)
+        directory.set(name, addresses)
     keys = (key for name, addresses in listed for key in (name, *addresses))
-    return {key: node for key in keys if (node := known.node_of(key)) is not None}
+    return {key: node for key in keys if (node := directory.node_of(key)) is not None}
 
 
 def without_port(instance: str) -> str:

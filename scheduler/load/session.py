@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import requests
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from scheduler.load.answers import AnswerError, most_bytes
+from scheduler.load.answers import AnswerError, max_bytes
 from scheduler.load.settings import Known, LoadError, LoadRefused, LoadSettings
 
 _CHUNK = 64 * 1024
@@ -62,7 +62,7 @@ class GuardedSession(requests.Session):
         Args:
             settings: where to, and the limits.
             answers: how to decode what each path that will be asked for answers with.
-            known: for the cap on an answer (`most_bytes`); None where nobody knows.
+            known: for the cap on an answer (`max_bytes`); None where nobody knows.
         """
         super().__init__()
         self._settings = settings
@@ -83,73 +83,73 @@ class GuardedSession(requests.Session):
         Raises:
             LoadError: redirected, too slow, too large, refused, or not reachable; says which.
         """
-        limit = self._settings
-        deadline = time.monotonic() + limit.timeout_seconds
+        settings = self._settings
+        deadline = time.monotonic() + settings.timeout_seconds
         headers = dict(kwargs.pop("headers", None) or {})
-        if (refusal := limit.rules.refusal(limit.credential)) is not None:
-            raise LoadError(f"{limit.address}: {refusal}")
+        if (refusal := settings.rules.refusal(settings.credential)) is not None:
+            raise LoadError(f"{settings.address}: {refusal}")
         self._check_authority()
         token = self._token()
-        if token and limit.credential_header:
-            headers[limit.credential_header] = token
+        if token and settings.credential_header:
+            headers[settings.credential_header] = token
         elif token:
             headers["Authorization"] = f"Bearer {token}"
-        kwargs.update(stream=True, allow_redirects=False, timeout=limit.timeout_seconds, verify=self.verify)
+        kwargs.update(stream=True, allow_redirects=False, timeout=settings.timeout_seconds, verify=self.verify)
         known = None if self._known is None else self._known()
-        most = most_bytes(known)
+        limit = max_bytes(known)
         try:
             response = super().request(method, url, headers=headers, **kwargs)
             with response:
                 self._check_status(response)
                 is_answer = response.status_code == requests.codes.ok
-                body = self._body(response, deadline, most if is_answer else _MAX_REFUSAL, known)
+                body = self._body(response, deadline, limit if is_answer else _MAX_REFUSAL, known)
         except requests.exceptions.SSLError as error:
             cause = _root_cause(error)
-            raise LoadError(f"{limit.address}: TLS verification failed ({cause}); {tls_advice(cause)}") from error
+            raise LoadError(f"{settings.address}: TLS verification failed ({cause}); {tls_advice(cause)}") from error
         except requests.exceptions.Timeout as error:
-            raise LoadError(f"{limit.address}: no answer within {limit.timeout_seconds:g} s") from error
+            raise LoadError(f"{settings.address}: no answer within {settings.timeout_seconds:g} s") from error
         except requests.exceptions.ConnectionError as error:
-            raise LoadError(f"{limit.address}: not reachable ({_root_cause(error)})") from error
+            raise LoadError(f"{settings.address}: not reachable ({_root_cause(error)})") from error
         except requests.exceptions.RequestException as error:
-            raise LoadError(f"{limit.address}: {type(error).__name__}") from error
+            raise LoadError(f"{settings.address}: {type(error).__name__}") from error
         except OSError as error:
             # Without a certificate file requests raises a bare OSError.
-            raise LoadError(f"caFile {limit.ca_file}: cannot be read; mount it, or leave caFile out") from error
+            raise LoadError(f"caFile {settings.ca_file}: cannot be read; mount it, or leave caFile out") from error
         path = urlsplit(str(url)).path
         decode = next(decode for suffix, decode in self._answers.items() if path.endswith(suffix))
-        return GuardedResponse(response, body, lambda content: self._decoded(decode, content, most, path))
+        return GuardedResponse(response, body, lambda content: self._decoded(decode, content, limit, path))
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         """None is followed. For one that is not, requests would still read the whole body, without any limit."""
         del resp
         return None
 
-    def _decoded(self, decode: Decode, content: bytes, most: int, path: str) -> Any:
+    def _decoded(self, decode: Decode, content: bytes, limit: int, path: str) -> Any:
         try:
-            return decode(content, most)
+            return decode(content, limit)
         except AnswerError as error:
             raise LoadError(f"{self._settings.address}: the answer of {path} cannot be used: {error}") from error
 
-    def _body(self, response: requests.Response, deadline: float, most: int, known: int | None) -> bytes:
-        limit = self._settings
+    def _body(self, response: requests.Response, deadline: float, limit: int, known: int | None) -> bytes:
+        settings = self._settings
         body = bytearray()
         try:
             # read1 returns what has arrived: with full chunks a slow server could hold us beyond the deadline. Some
             # servers compress although they are asked not to, so the cap is on the decoded bytes.
             while chunk := response.raw.read1(_CHUNK, decode_content=True):
                 body += chunk
-                if len(body) > most:
+                if len(body) > limit:
                     reason = "" if known is None else f", which is the most for {known} nodes or pods"
                     raise LoadError(
-                        f"{limit.address}: the answer is larger than {most} bytes{reason}; narrow the queries to this"
-                        " cluster"
+                        f"{settings.address}: the answer is larger than {limit} bytes{reason}; narrow the queries to"
+                        " this cluster"
                     )
                 if time.monotonic() > deadline:
-                    raise LoadError(f"{limit.address}: answer not complete within {limit.timeout_seconds:g} s")
+                    raise LoadError(f"{settings.address}: answer not complete within {settings.timeout_seconds:g} s")
         except ReadTimeoutError as error:
-            raise LoadError(f"{limit.address}: answer not complete within {limit.timeout_seconds:g} s") from error
+            raise LoadError(f"{settings.address}: answer not complete within {settings.timeout_seconds:g} s") from error
         except (HTTPError, OSError) as error:
-            raise LoadError(f"{limit.address}: the answer broke off ({type(error).__name__})") from error
+            raise LoadError(f"{settings.address}: the answer broke off ({type(error).__name__})") from error
         return bytes(body)
 
     def _check_status(self, response: requests.Response) -> None:

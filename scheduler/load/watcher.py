@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Raw, Struct, field
 
 from scheduler.framework import LoadReading
-from scheduler.load.answers import MOST_BYTES, AnswerDecoder, AnswerError
+from scheduler.load.answers import MAX_BYTES, AnswerDecoder, AnswerError
 from scheduler.load.figures import Metric, Rejections, is_usable, load_of_metrics
 from scheduler.load.session import GuardedSession
 from scheduler.load.settings import Known, LoadError, LoadSettings
@@ -142,13 +142,13 @@ def parse_watcher(body: bytes, origin: str, *, now: float = 0.0) -> LoadReading:
         LoadError: it is not a JSON object, or a field outside the metrics has the wrong type; begins with `origin`.
     """
     try:
-        return _decode(body, max(len(body), MOST_BYTES)).reading(now)
+        return _decode(body, max(len(body), MAX_BYTES)).reading(now)
     except AnswerError as error:
         raise LoadError(f"{origin}: not what a load-watcher answers: {error}") from error
 
 
-def _decode(body: bytes, most: int) -> WatcherAnswer:
-    answer = _WATCHER.decode(body, most)
+def _decode(body: bytes, limit: int) -> WatcherAnswer:
+    answer = _WATCHER.decode(body, limit)
     rejections = Rejections()
     rejections.add(_QUERY, answer.reason, answer.rejected)
     nodes: dict[str, list[Metric]] = {}

@@ -26,7 +26,7 @@ _without_created_series: Callable[[], None] = disable_created_metrics
 
 LATE_SECONDS = 5.0
 """A pod that waits longer for its Binding is late: the objective for which alerts and dashboard have a share."""
-MOST_NAMESPACES = 500
+MAX_NAMESPACES = 500
 """Namespaces whose pods are counted by themselves; those of further ones are counted together, without a name."""
 
 
@@ -480,7 +480,7 @@ class Metrics:
     def count_bound(self, namespace: str, attempts: int, waited: float) -> None:
         """Count a pod that is bound, after so many attempts and seconds since it was first to be tried."""
         if namespace not in self._bound_namespaces:
-            if len(self._bound_namespaces) < MOST_NAMESPACES:
+            if len(self._bound_namespaces) < MAX_NAMESPACES:
                 self._bound_namespaces.add(namespace)
             else:
                 namespace = ""

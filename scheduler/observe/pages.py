@@ -22,7 +22,7 @@ _GROUP: Final = "config.k8s.io"
 _DEPRECATED: Final = "v1alpha1"
 _VERSIONS: Final = (_DEPRECATED, "v1beta1")
 _DOCUMENTS: Final = ("application/json", "application/yaml")
-_LONGEST_ACCEPT: Final = 2000
+_MAX_ACCEPT: Final = 2000
 _NOT_ACCEPTABLE: Final = "only the following media types are accepted: application/json, application/yaml, text/plain"
 _TEXT_ONLY: Final = "media type not acceptable, must be: text/plain"
 _PATHS: Final = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
@@ -120,7 +120,7 @@ def _choose(kind: str, accept: str) -> tuple[str, str] | None:
     """Return the first media type and version of an Accept header that is served; None for none."""
     if not accept.strip():
         return "text/plain", ""
-    for clause in accept[:_LONGEST_ACCEPT].split(","):
+    for clause in accept[:_MAX_ACCEPT].split(","):
         media_type, *rest = (part.strip() for part in clause.split(";"))
         parameters = dict(part.partition("=")[::2] for part in rest)
         if media_type in ("text/plain", "text/*", "*/*"):

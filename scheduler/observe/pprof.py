@@ -12,7 +12,7 @@ from typing import Final
 from aiohttp import web
 
 from scheduler.observe.answers import Answers
-from scheduler.observe.profiling import MOST_SECONDS, Profile, sample_stacks, show_stacks, thread_stacks
+from scheduler.observe.profiling import MAX_SECONDS, Profile, sample_stacks, show_stacks, thread_stacks
 
 _DEFAULT_SECONDS: Final = 30.0
 _GO_ONLY: Final = ("allocs", "block", "heap", "mutex", "symbol", "threadcreate", "trace")
@@ -73,8 +73,8 @@ class ProfilingEndpoints:
             seconds = float(request.query.get("seconds", _DEFAULT_SECONDS))
         except ValueError:
             seconds = 0.0
-        if not 0 < seconds <= MOST_SECONDS:
-            return web.Response(status=400, text=f"seconds: write a number above 0, {MOST_SECONDS:.0f} at most\n")
+        if not 0 < seconds <= MAX_SECONDS:
+            return web.Response(status=400, text=f"seconds: write a number above 0, {MAX_SECONDS:.0f} at most\n")
         if self._sampling:
             return web.Response(status=500, text="Could not enable CPU profiling: cpu profiling already in use\n")
         self._sampling = True

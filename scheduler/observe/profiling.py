@@ -18,7 +18,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
 
-MOST_SECONDS: Final = 60.0
+MAX_SECONDS: Final = 60.0
 """How long a profile may take: sampling costs the process about a hundredth of a CPU."""
 _INTERVAL_SECONDS: Final = 0.01
 _DEEPEST: Final = 200

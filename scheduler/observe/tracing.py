@@ -147,13 +147,13 @@ def _ratio(environment: Mapping[str, str], remarks: list[str]) -> float:
 def _limits(environment: Mapping[str, str], remarks: list[str]) -> QueueLimits:
     usual = QueueLimits()
 
-    def number(name: str, default: int, most: int) -> int:
+    def number(name: str, default: int, limit: int) -> int:
         text = environment.get(name, "").strip()
         if not text:
             return default
-        if text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= most:
+        if text.isascii() and text.isdigit() and 1 <= int(text[:12]) <= limit:
             return int(text)
-        remarks.append(f"{name}: not a number from 1 to {most}: {default} is used")
+        remarks.append(f"{name}: not a number from 1 to {limit}: {default} is used")
         return default
 
     spans = number("OTEL_BSP_MAX_QUEUE_SIZE", usual.spans, _MAX_SPANS_WAITING)

@@ -29,10 +29,10 @@ from scheduler.framework import (
     RowArray,
 )
 from scheduler.kube.model import LabelSelector, PodDisruptionBudget
-from scheduler.preemption.trials import LARGEST_BATCH, PDB, Budgets, Trial, dry_run
+from scheduler.preemption.trials import MAX_BATCH, PDB, Budgets, Trial, dry_run
 from scheduler.preemption.victims import PRIORITY_SHIFT, Candidate, DryRunResult, NodeOutcome, VictimRules, choose
 
-_MOST_ROWS = 200_000
+_MAX_ROWS = 200_000
 """Bound on the rows of all classes."""
 _UNKNOWN, _CANDIDATE, _REJECTED = 0, 1, 2
 
@@ -41,7 +41,7 @@ class DryRunCache:
     """The dry runs of one preempting plugin whose `VictimRules` are those of this package."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, CachedOutcomes] = OrderedDict()
+        self._by_class: OrderedDict[Hashable, CachedOutcomes] = OrderedDict()
         self._budgets = BudgetCache()
 
     def search(
@@ -51,7 +51,7 @@ class DryRunCache:
         view: NodeView,
         filters: FilterRunner,
         rows: RowArray,
-        wanted: int,
+        limit: int,
         rules: VictimRules,
         rng: RandomSource,
     ) -> Candidate | DryRunResult:
@@ -63,23 +63,23 @@ class DryRunCache:
             if not trial.charges:
                 cached = self._outcomes_for((pod.spec.class_key, pod.priority, version), view)
                 cached.catch_up(pod, view, self._budgets)
-                answer = cached.search(pod, view, trial, rules, rows, wanted, rng)
+                answer = cached.search(pod, view, trial, rules, rows, limit, rng)
                 if answer is not None:
                     return answer
                 # A plugin failed: what that means for each node, only trying all of them again can tell.
-                del self._kept[pod.spec.class_key, pod.priority, version]
-        result = dry_run(state, pod, view, filters, rows, wanted, rules)
+                del self._by_class[pod.spec.class_key, pod.priority, version]
+        result = dry_run(state, pod, view, filters, rows, limit, rules)
         if not result.candidates:
             return result
         return choose(result.candidates, rules.start_of_unstarted(view.now), rng)
 
     def _outcomes_for(self, key: Hashable, view: NodeView) -> "CachedOutcomes":
-        cached = self._kept.get(key)
+        cached = self._by_class.get(key)
         if cached is None or cached.membership != view.membership:
-            cached = self._kept[key] = CachedOutcomes(view)
-        self._kept.move_to_end(key)
-        while len(self._kept) > 1 and sum(len(outcomes.status) for outcomes in self._kept.values()) > _MOST_ROWS:
-            self._kept.popitem(last=False)
+            cached = self._by_class[key] = CachedOutcomes(view)
+        self._by_class.move_to_end(key)
+        while len(self._by_class) > 1 and sum(len(outcomes.status) for outcomes in self._by_class.values()) > _MAX_ROWS:
+            self._by_class.popitem(last=False)
         return cached
 
 
@@ -170,7 +170,7 @@ class CachedOutcomes:
         trial: Trial,
         rules: VictimRules,
         rows: RowArray,
-        wanted: int,
+        limit: int,
         rng: RandomSource,
     ) -> Candidate | DryRunResult | None:
         """Return the best of the first so many candidates among rows, or why there is none; None where a plugin
@@ -182,11 +182,11 @@ class CachedOutcomes:
         rows_to_try = rules.rows_with_victims(trial.state, pod, view, rows)
         while True:
             status = self.status[rows_to_try]
-            end = self._rows_needed(rows_to_try, status, wanted)
+            end = self._rows_needed(rows_to_try, status, limit)
             unknown = rows_to_try[:end][status[:end] == _UNKNOWN]
             if not len(unknown):
                 break
-            self._try(pod, view, trial, rules, unknown[:LARGEST_BATCH].tolist())
+            self._try(pod, view, trial, rules, unknown[:MAX_BATCH].tolist())
             if trial.plugin_failed:
                 return None
         if own >= 0:
@@ -196,13 +196,13 @@ class CachedOutcomes:
             return self._no_candidate(pod, view, rules, rows, rows_to_try)
         return self._best(view, rules, candidates, rng)
 
-    def _rows_needed(self, rows: RowArray, status: CodeArray, wanted: int) -> int:
+    def _rows_needed(self, rows: RowArray, status: CodeArray, limit: int) -> int:
         """Return how many rows it takes at least until there are so many candidates, one of which breaks no budget: as
         if those not tried yet were such."""
         possible = np.flatnonzero(status <= _CANDIDATE)
         within_budgets = (status[possible] == _UNKNOWN) | (self._violations[rows[possible]] == 0)
         first = int(within_budgets.argmax()) if within_budgets.any() else len(possible)
-        enough = max(first, wanted - 1)
+        enough = max(first, limit - 1)
         return int(possible[enough]) + 1 if enough < len(possible) else len(rows)
 
     def _try(self, pod: PodInfo, view: NodeView, trial: Trial, rules: VictimRules, rows: list[int]) -> None:

@@ -38,12 +38,12 @@ from scheduler.preemption.victims import (
 )
 
 PDB = "PodDisruptionBudget"
-_LEAST_BATCH = 16
+_MIN_BATCH = 16
 """Upstream tries 16 nodes at a time (`parallelism`), so it overshoots by as many."""
 _FEW_BUDGETS = 256
 _RUN_UNITS = 100
 """A run of all filters over one node."""
-LARGEST_BATCH = 512
+MAX_BATCH = 512
 """Beyond that, what one batch holds in memory costs more time than it saves."""
 
 
@@ -53,7 +53,7 @@ def dry_run(
     view: NodeView,
     filters: FilterRunner,
     rows: RowArray,
-    wanted: int,
+    limit: int,
     rules: VictimRules,
     *,
     asks_extenders: bool = False,
@@ -77,8 +77,8 @@ def dry_run(
             without_victims.append(row)
             continue
         batch.append((row, victims))
-        missing = max(_LEAST_BATCH, wanted - len(result.candidates))
-        if trial.node_by_node or len(batch) >= min(LARGEST_BATCH, missing):
+        missing = max(_MIN_BATCH, limit - len(result.candidates))
+        if trial.node_by_node or len(batch) >= min(MAX_BATCH, missing):
             try:
                 trial.report(batch, result)
             except OverBudgetError:
@@ -87,7 +87,7 @@ def dry_run(
                 # What has been found will do: upstream's search ends early, too.
                 return result
             batch = []
-            if result.enough(wanted):
+            if result.enough(limit):
                 return result
     if batch:
         try:
@@ -324,19 +324,19 @@ class Trial:
     def _fits(self, state: CycleState, view: WhatIfView, rows: list[int], diagnosis: Diagnosis) -> Collection[int]:
         if not rows:
             return ()
-        wanted: RowArray = np.array(rows, dtype=np.intp)
-        return set(self._filters.run_filters_with_nominated(state, self._pod, view, wanted, diagnosis).tolist())
+        among: RowArray = np.array(rows, dtype=np.intp)
+        return set(self._filters.run_filters_with_nominated(state, self._pod, view, among, diagnosis).tolist())
 
 
 def _rejections(diagnosis: Diagnosis) -> dict[int, NodeOutcome]:
     """Return the outcomes of the rows that a diagnosis has rejected; equal ones are one object."""
     outcomes: dict[int, NodeOutcome] = {}
     for rejection in diagnosis.rejections:
-        known: dict[int, NodeOutcome] = {}
+        by_bits: dict[int, NodeOutcome] = {}
         for row, bits in zip(rejection.rows.tolist(), rejection.bits.tolist(), strict=True):
-            outcome = known.get(bits)
+            outcome = by_bits.get(bits)
             if outcome is None:
                 reasons = tuple(reason for bit, reason in enumerate(rejection.reasons) if bits >> bit & 1)
-                outcome = known[bits] = NodeOutcome(reasons=reasons)
+                outcome = by_bits[bits] = NodeOutcome(reasons=reasons)
             outcomes[row] = outcome
     return outcomes

@@ -159,9 +159,9 @@ class DryRunResult(Struct):
         """Return the different errors as Go's aggregate words them; "" without any."""
         return self.errors[0] if len(self.errors) == 1 else f"[{', '.join(self.errors)}]" if self.errors else ""
 
-    def enough(self, wanted: int) -> bool:
+    def enough(self, limit: int) -> bool:
         """Tell whether the search may end: so many candidates, and one that breaks no budget."""
-        return len(self.candidates) >= wanted and any(not candidate.violations for candidate in self.candidates)
+        return len(self.candidates) >= limit and any(not candidate.violations for candidate in self.candidates)
 
     def message(self, total: int) -> str:
         """Return the text for the pod when there is no candidate among `total` nodes."""

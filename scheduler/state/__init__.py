@@ -15,9 +15,8 @@ from scheduler.state.objects import (
     ObjectStore as ObjectStore,
     WatchedKind as WatchedKind,
 )
-from scheduler.state.observer import QueueObserver as QueueObserver
 from scheduler.state.queue import SchedulingQueue as SchedulingQueue
-from scheduler.state.queued import QueuedPod as QueuedPod, QueueName as QueueName
+from scheduler.state.queued import QueuedPod as QueuedPod, QueueName as QueueName, QueueObserver as QueueObserver
 from scheduler.state.snapshot import Overlay as Overlay, Snapshot as Snapshot
 from scheduler.state.table import NodeTable as NodeTable
 from scheduler.state.waking import Hints as Hints

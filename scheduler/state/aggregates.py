@@ -9,11 +9,21 @@ A pod that asks more than is worth keeping uses `weigh` instead, which keeps not
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from scheduler.framework import IntArray, NodeSet, PodInfo, PodQuery, PodWeights, TermCounts, TermKind
+from scheduler.framework import (
+    IntArray,
+    NodeSet,
+    PodAmounts,
+    PodInfo,
+    PodQuery,
+    PodWeights,
+    Resources,
+    TermCounts,
+    TermKind,
+)
 from scheduler.kube.primitives import Selector
 from scheduler.state.assignments import Holdings
 from scheduler.state.labelgroups import (
@@ -21,18 +31,88 @@ from scheduler.state.labelgroups import (
     LabelGroups,
     LabelKey,
     QueryCount,
+    WeightedQuery,
+    label_sets,
     labels_and_keys,
     required_labels,
+    weigh,
+    weights_by_domain,
 )
 from scheduler.state.objects import ObjectStore
 from scheduler.state.table import NodeTable
 from scheduler.state.tallies import SumPool, Tally
 from scheduler.state.termcounts import TermTallies
-from scheduler.state.weighing import WeightedQuery, label_sets, weigh, weights_by_domain
 
-_MOST_QUERIES = 2048
+Sums = Mapping[str, Resources]
+
+
+class NamespaceSums:
+    """What the pods with a node request, added up by namespace: quotas are judged by it. A sum that a plugin has asked
+    for once is kept up to date from then on; no other sum is kept.
+
+    Upstream's CapacityScheduling counts along in Reserve and in handlers of pod events, and stays wrong once it has
+    missed one. These sums follow from the pods in the cache, as everything else here.
+
+    The owner reports every pod that is placed or removed, also on nodes that are not known.
+    """
+
+    def __init__(self, everyone: Callable[[], Iterable[PodInfo]]) -> None:
+        """`everyone` yields every pod with a node."""
+        self._everyone = everyone
+        self._sums: dict[PodAmounts, dict[str, dict[str, int]]] = {}
+
+    def sums_of(self, amounts: PodAmounts) -> Sums:
+        """Return the sums of what a function says of a pod; what sums up to 0 is left out. A live mapping."""
+        sums = self._sums.get(amounts)
+        if sums is None:
+            sums = self._sums[amounts] = {}
+            for pod in self._everyone():
+                _add(sums, pod.namespace, amounts(pod), 1)
+        return sums
+
+    def add(self, pod: PodInfo, sign: int) -> None:
+        """Count a pod (+1), or no longer (-1)."""
+        for amounts, sums in self._sums.items():
+            _add(sums, pod.namespace, amounts(pod), sign)
+
+    def replace(self, old: PodInfo, new: PodInfo) -> None:
+        """Count a pod as it is now instead of as it was."""
+        for amounts, sums in self._sums.items():
+            before, after = amounts(old), amounts(new)
+            if before != after:
+                _add(sums, old.namespace, before, -1)
+                _add(sums, new.namespace, after, 1)
+
+
+def moved_sums(sums: Sums, amounts: PodAmounts, moves: Iterable[tuple[PodInfo, int]]) -> Sums:
+    """Return the sums after pods were put on nodes (+1) or taken from them (-1)."""
+    changed: dict[str, dict[str, int]] = {}
+    for pod, sign in moves:
+        total = changed.get(pod.namespace)
+        if total is None:
+            total = changed[pod.namespace] = dict(sums.get(pod.namespace, {}))
+        _count(total, amounts(pod), sign)
+    return {**sums, **changed}
+
+
+def _add(sums: dict[str, dict[str, int]], namespace: str, amounts: Resources, sign: int) -> None:
+    total = sums.setdefault(namespace, {})
+    _count(total, amounts, sign)
+    if not total:
+        del sums[namespace]
+
+
+def _count(total: dict[str, int], amounts: Resources, sign: int) -> None:
+    for name, amount in amounts.items():
+        if left := total.get(name, 0) + sign * amount:
+            total[name] = left
+        else:
+            total.pop(name, None)
+
+
+_MAX_QUERIES = 2048
 """Queries answered incrementally at once; the one unused longest is dropped."""
-_MOST_UNASKED = 1024
+_MAX_UNASKED = 1024
 """A query is dropped after so many pods that it counted in vain: counting again costs about as much."""
 _NO_DOMAINS: IntArray = np.zeros(1, dtype=np.int64)
 _NO_DOMAINS.flags.writeable = False
@@ -145,7 +225,7 @@ class PodAggregates:
         for query in group.feeds:
             query.add(row, sign, topology)
             query.unasked += 1
-            if query.unasked > _MOST_UNASKED:
+            if query.unasked > _MAX_UNASKED:
                 in_vain.append(query)
         for query in in_vain:
             self._drop_query(query)
@@ -156,7 +236,7 @@ class PodAggregates:
             self._queries.move_to_end(query)
             tally.unasked = 0
             return tally
-        if len(self._queries) >= _MOST_QUERIES:
+        if len(self._queries) >= _MAX_QUERIES:
             self._drop_query(next(iter(self._queries.values())))
         tally = self._queries[query] = QueryCount(query, self._pool)
         for label in _listed_under(query):

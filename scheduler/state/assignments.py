@@ -78,7 +78,7 @@ class RecentAssignments:
 
     def __init__(self) -> None:
         self._entries: list[Assignment] = []
-        self._kept = True
+        self._keeps = True
         self._measured_until = float("-inf")
         self.start = 0
 
@@ -91,9 +91,9 @@ class RecentAssignments:
         """Return the entries from an index (not before `start`) on."""
         return self._entries[index - self.start :]
 
-    def keep(self, kept: bool) -> None:
+    def keep(self, keeps: bool) -> None:
         """Say whether anybody reads the entries: without, they are only counted."""
-        self._kept = kept
+        self._keeps = keeps
 
     def measured_until(self, window_end: float) -> None:
         """Say up to when all sources have measured the load: no reader asks for what these averages show already."""
@@ -102,7 +102,7 @@ class RecentAssignments:
     def append(self, entry: Assignment) -> None:
         """Add an entry, dropping expired ones from time to time. An entry with an unknown time is as good as
         expired."""
-        if not self._kept:
+        if not self._keeps:
             self.start = self.end + 1
             self._entries.clear()
             return
@@ -120,5 +120,5 @@ class RecentAssignments:
         """Return an independent copy."""
         twin = RecentAssignments()
         twin._entries, twin.start = list(self._entries), self.start
-        twin._kept, twin._measured_until = self._kept, self._measured_until
+        twin._keeps, twin._measured_until = self._keeps, self._measured_until
         return twin

@@ -29,9 +29,8 @@ from scheduler.framework import (
     PodListener,
     node_changes,
 )
-from scheduler.state.aggregates import PodAggregates
+from scheduler.state.aggregates import NamespaceSums, PodAggregates
 from scheduler.state.assignments import RecentAssignments
-from scheduler.state.namespaces import NamespaceSums
 from scheduler.state.nominations import Nominator
 from scheduler.state.objects import ObjectStore
 from scheduler.state.snapshot import Snapshot, rows_and_pods

@@ -14,7 +14,7 @@ from scheduler.state.table import NodeTable
 
 _REMEMBERED = 4096
 """Changes of nominations kept for readers that catch up; one further behind looks at all nominations."""
-_MOST_PRIORITIES = 8
+_MAX_PRIORITIES = 8
 """Priorities for which sums are kept; clusters have a handful of PriorityClasses."""
 
 
@@ -87,7 +87,7 @@ class Nominator:
         sums = self._sums.get(priority)
         names = self.changed_since(sums.position) if sums is not None and sums.is_of(table) else None
         if sums is None or names is None:
-            while len(self._sums) >= _MOST_PRIORITIES:
+            while len(self._sums) >= _MAX_PRIORITIES:
                 del self._sums[next(iter(self._sums))]
             sums = self._sums[priority] = NominatedSums(table, priority)
             names = list(self.by_node)
@@ -142,14 +142,14 @@ class NominatedSums:
             if row is None:
                 continue
             counted = tuple([pod for pod in pods if pod.priority >= self._priority])
-            former = self.pods.pop(row, ())
-            for pod in former:
+            previous = self.pods.pop(row, ())
+            for pod in previous:
                 self._use(row, pod, -1)
             for pod in counted:
                 self._use(row, pod, 1)
             if counted:
                 self.pods[row] = counted
-            if bool(former) != bool(counted):
+            if bool(previous) != bool(counted):
                 self._rows = None
 
     def _use(self, row: int, pod: PodInfo, sign: int) -> None:

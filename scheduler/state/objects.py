@@ -188,7 +188,7 @@ class ObjectStore:
         meta = item.metadata
         objects = self._kinds.setdefault(kind, {}).setdefault(meta.namespace, {})
         key = (kind, meta.namespace, meta.name)
-        shown = self.latest(*key) if kind in self._listeners else None
+        before = self.latest(*key) if kind in self._listeners else None
         old = objects.get(meta.name)
         objects[meta.name] = item
         assumed = self._assumed.get(key)
@@ -196,7 +196,7 @@ class ObjectStore:
         if assumed is not None and newer_version(meta.resource_version, assumed.metadata.resource_version) is not False:
             del self._assumed[key]
         self._reindex(*key)
-        self._changed(key, shown)
+        self._changed(key, before)
         return old
 
     def latest(self, kind: str, namespace: str, name: str) -> Any | None:
@@ -248,7 +248,7 @@ class ObjectStore:
         """Drop an object; returns it."""
         namespaces = self._kinds.get(kind, {})
         objects = namespaces.get(namespace, {})
-        shown = self.latest(kind, namespace, name) if kind in self._listeners else None
+        before = self.latest(kind, namespace, name) if kind in self._listeners else None
         old = objects.pop(name, None)
         if old is None:
             return None
@@ -256,7 +256,7 @@ class ObjectStore:
             del namespaces[namespace]
         self._assumed.pop((kind, namespace, name), None)
         self._reindex(kind, namespace, name)
-        self._changed((kind, namespace, name), shown)
+        self._changed((kind, namespace, name), before)
         return old
 
     def missing_from(self, kind: str, fresh: Iterable[Object]) -> list[Any]:
@@ -272,12 +272,12 @@ class ObjectStore:
             else:
                 index.put(item)
 
-    def _changed(self, key: _Key, shown: Any | None) -> None:
-        """Note a change of what `latest` shows, which was `shown` before; that is looked at by listeners only."""
+    def _changed(self, key: _Key, before: Any | None) -> None:
+        """Note a change of what `latest` shows, which was `before` before; that is looked at by listeners only."""
         kind = key[0]
         self._generations[kind] = self._generations.get(kind, 0) + 1
         listeners = self._listeners.get(kind)
         if listeners is not None:
             now = self.latest(*key)
             for listener in listeners:
-                listener(shown, now)
+                listener(before, now)

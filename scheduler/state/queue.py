@@ -19,9 +19,12 @@ clock is set back by one. The wall clock gives their order, as plugins compare i
 ends on whole seconds, as upstream, so that pods that fail together come back together and in QueueSort's order.
 """
 
+import heapq
+import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
 
 from scheduler.framework import (
     FORCE_ACTIVATE,
@@ -36,14 +39,87 @@ from scheduler.framework import (
     WallSeconds,
     pod_update_events,
 )
-from scheduler.state.heap import KeyedHeap
-from scheduler.state.observer import UNOBSERVED, QueueObserver
-from scheduler.state.queued import InFlight, Parked, QueuedPod, QueueName, Requeue
+from scheduler.state.queued import UNOBSERVED, InFlight, Parked, QueuedPod, QueueName, QueueObserver, Requeue
 from scheduler.state.waking import Hints, Waking
+
+T = TypeVar("T")
+
+
+class KeyedHeap(Generic[T]):
+    """Smallest sort key first, equal ones in order of insertion.
+
+    Removed entries stay in the heap as dead until they surface: `heapq` cannot remove from the middle, and a heap of
+    our own with positions would run in Python instead of C. It is rebuilt once more than half of it is dead.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Any, int, str]] = []
+        self._items: dict[str, tuple[int, T]] = {}
+        self._numbers = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._items
+
+    def __iter__(self) -> Iterator[T]:
+        return (item for _, item in self._items.values())
+
+    def get(self, key: str) -> T | None:
+        """Return the item of a key."""
+        entry = self._items.get(key)
+        return entry[1] if entry is not None else None
+
+    def push(self, key: str, order: Any, item: T) -> None:
+        """Add an item, or give it a new place."""
+        number = next(self._numbers)
+        self._items[key] = (number, item)
+        heapq.heappush(self._heap, (order, number, key))
+        if len(self._heap) > 2 * len(self._items) + 64:
+            self._heap = [entry for entry in self._heap if self._is_live(entry)]
+            heapq.heapify(self._heap)
+
+    def peek(self) -> T | None:
+        """Return the first item and leave it."""
+        while self._heap and not self._is_live(self._heap[0]):
+            heapq.heappop(self._heap)
+        return self._items[self._heap[0][2]][1] if self._heap else None
+
+    def first(self, limit: int, accepts: Callable[[T], bool]) -> list[tuple[int, T]]:
+        """Return the first items that are wanted, each with its place among all, from 1; it takes two looks at each."""
+        live = [entry for entry in self._heap if self._is_live(entry)]
+        chosen = heapq.nsmallest(limit, (entry for entry in live if accepts(self._items[entry[2]][1])))
+        if not chosen:
+            return []
+        # Sorting all of them to know a few places takes three times as long.
+        between = [0] * (len(chosen) + 1)
+        for entry in live:
+            between[bisect(chosen, entry)] += 1
+        places = itertools.accumulate(between)
+        return [(place + 1, self._items[entry[2]][1]) for place, entry in zip(places, chosen, strict=False)]
+
+    def pop(self) -> T | None:
+        """Remove and return the first item; None when there is none."""
+        item = self.peek()
+        if item is not None:
+            _, _, key = heapq.heappop(self._heap)
+            del self._items[key]
+        return item
+
+    def remove(self, key: str) -> T | None:
+        """Remove and return the item of a key; None when it is not there."""
+        entry = self._items.pop(key, None)
+        return entry[1] if entry is not None else None
+
+    def _is_live(self, entry: tuple[Any, int, str]) -> bool:
+        current = self._items.get(entry[2])
+        return current is not None and current[0] == entry[1]
+
 
 Reordered = Callable[[ClusterEvent, Any, Any], Iterable[PodInfo]]
 """The pods whose place in the queue an event may change."""
-_MOST_QUESTIONS = 100_000
+_MAX_QUESTIONS = 100_000
 """Waiting pods times objects of a list; beyond it pods are woken unasked. A question takes about 4 us."""
 _LONG_PAST = MonotonicSeconds(-math.inf)
 _UPDATED = "UnschedulablePodUpdate"
@@ -162,9 +238,9 @@ class SchedulingQueue:
         """Return the events kept for pods in flight, and these pods, under upstream's metric labels."""
         return self._in_flight.counts()
 
-    def first_active(self, most: int, wanted: Callable[[QueuedPod], bool]) -> list[tuple[int, QueuedPod]]:
+    def first_active(self, limit: int, accepts: Callable[[QueuedPod], bool]) -> list[tuple[int, QueuedPod]]:
         """Return the pods of the active queue that are tried next of those wanted, each with its place among all."""
-        return self._active.first(most, wanted)
+        return self._active.first(limit, accepts)
 
     def events_that_wake(self, queued: QueuedPod) -> dict[str, list[str]]:
         """Return, by plugin that rejected a pod, the events that may have it tried again, such as `Node/Add`."""
@@ -174,10 +250,10 @@ class SchedulingQueue:
 
     def add(self, pod: PodInfo) -> QueueName:
         """Take in a pod seen for the first time; one that is known already is updated."""
-        known = self.get(pod.uid)
+        waiting = self.get(pod.uid)
         # A relist after a lost watch brings every pod once more.
-        if known is not None or pod.uid in self._in_flight:
-            return self.update(known.pod if known is not None else None, pod)
+        if waiting is not None or pod.uid in self._in_flight:
+            return self.update(waiting.pod if waiting is not None else None, pod)
         return self._take_new(pod, UNSCHEDULABLE_POD_ADD.label)
 
     def update(self, old: PodInfo | None, new: PodInfo) -> QueueName:
@@ -315,7 +391,7 @@ class SchedulingQueue:
         claims and as many pods that wait for them kept the loop busy for two minutes. Then every pod is woken that one
         of the events could help, at the price of an attempt that may be in vain.
         """
-        if self._waking.questions(self._unschedulable, changes) <= _MOST_QUESTIONS:
+        if self._waking.questions(self._unschedulable, changes) <= _MAX_QUESTIONS:
             for event, old, new in changes:
                 self.on_event(event, old, new)
             return

@@ -27,14 +27,13 @@ from scheduler.framework import (
     TermKind,
 )
 from scheduler.kube.primitives import Selector
-from scheduler.state.aggregates import PodAggregates
+from scheduler.state.aggregates import NamespaceSums, PodAggregates, moved_sums
 from scheduler.state.assignments import RecentAssignments, moved_holders
+from scheduler.state.labelgroups import WeightedQuery, moved_weights
 from scheduler.state.moves import Move, MovedSums, moved_by_domain, moved_by_node, moved_terms
-from scheduler.state.namespaces import NamespaceSums, moved_sums
 from scheduler.state.nominations import NominatedSums, Nominator
 from scheduler.state.objects import ObjectStore
 from scheduler.state.table import NodeTable
-from scheduler.state.weighing import WeightedQuery, moved_weights
 
 
 class Snapshot:

@@ -10,7 +10,7 @@ import numpy as np
 
 from scheduler.framework import IntArray, NodeSet, RowArray
 
-_MOST_SUMS = 1024
+_MAX_SUMS = 1024
 """Domain sums kept at once in one `SumPool`: 40 KB each for host names of 5,000 nodes."""
 
 
@@ -49,7 +49,7 @@ class SumPool:
 
     def enter(self, tally: "Tally") -> None:
         """Note that a tally gets another sum; all are dropped when that makes too many."""
-        if self._alive >= _MOST_SUMS:
+        if self._alive >= _MAX_SUMS:
             for user in self._users.values():
                 user.forget_sums()
             self._users.clear()
@@ -127,8 +127,8 @@ class Tally:
         sums = _Sums(codes, domains, nodes, topology)
         if self.rows:
             rows, counts = self._arrays()
-            wanted = codes[rows] >= 0
+            inside = codes[rows] >= 0
             if nodes is not None:
-                wanted &= nodes.mask[rows]
-            np.add.at(sums.counts, codes[rows[wanted]], counts[wanted])
+                inside &= nodes.mask[rows]
+            np.add.at(sums.counts, codes[rows[inside]], counts[inside])
         return sums

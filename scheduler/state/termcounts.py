@@ -15,17 +15,17 @@ from scheduler.state.objects import ObjectStore
 from scheduler.state.table import NodeTable
 from scheduler.state.tallies import SumPool, Tally
 
-_MOST_ANSWERS = 4096
+_MAX_ANSWERS = 4096
 """Sets of labels for which the matching terms are remembered."""
 _PRUNE_AT = 4096
 """Specs whose terms are remembered; beyond that, terms that no pod has any more are looked for."""
-_MOST_IDLE = 256
+_MAX_IDLE = 256
 """Terms that no pod has any more and that are kept all the same: a pod is often replaced by one like it."""
-_MOST_SHARED = 8
+_MAX_SHARED = 8
 """A pod with more terms has them counted as one: an ordinary one may share each of its few with other pods."""
 
 
-class _KeptTerm:
+class _CountedTerm:
     """A term, and the count of the pods that have it.
 
     Attributes:
@@ -68,53 +68,53 @@ class _Scope:
 
     def __init__(self) -> None:
         self.always: _Matches = {}
-        self.by_label: dict[LabelKey | None, dict[_KeptTerm, None]] = {}
+        self.by_label: dict[LabelKey | None, dict[_CountedTerm, None]] = {}
         self.size = 0
 
-    def add(self, kept: _KeptTerm) -> None:
+    def add(self, counted: _CountedTerm) -> None:
         self.size += 1
-        if kept.always:
-            _add(self.always, kept, 1)
-        for label in deciding_labels(kept.term.selector):
-            self.by_label.setdefault(label, {})[kept] = None
+        if counted.always:
+            _add(self.always, counted, 1)
+        for label in deciding_labels(counted.term.selector):
+            self.by_label.setdefault(label, {})[counted] = None
 
-    def remove(self, kept: _KeptTerm) -> None:
+    def remove(self, counted: _CountedTerm) -> None:
         self.size -= 1
-        if kept.always:
-            _add(self.always, kept, -1)
-        for label in deciding_labels(kept.term.selector):
+        if counted.always:
+            _add(self.always, counted, -1)
+        for label in deciding_labels(counted.term.selector):
             terms = self.by_label[label]
-            terms.pop(kept, None)
+            terms.pop(counted, None)
             if not terms:
                 del self.by_label[label]
 
     def meaning(self, labels: Mapping[str, str], table: NodeTable) -> _Matches:
         """Return the terms that mean pods of some labels; those on keys that no node has may be left out."""
         matches = dict(self.always)
-        undecided = {kept for label in (None, *labels_and_keys(labels)) for kept in self.by_label.get(label, ())}
-        for kept in undecided:
-            if table.has_label(kept.term.topology_key):
-                change = kept.term.selector.matches(labels) - kept.always
+        undecided = {counted for label in (None, *labels_and_keys(labels)) for counted in self.by_label.get(label, ())}
+        for counted in undecided:
+            if table.has_label(counted.term.topology_key):
+                change = counted.term.selector.matches(labels) - counted.always
                 if change:
-                    _add(matches, kept, change)
+                    _add(matches, counted, change)
         return matches
 
 
 _ScopeKey = tuple[frozenset[str], Selector, Tally | None]
 
 
-def _scope_key(kept: _KeptTerm) -> _ScopeKey:
+def _scope_key(counted: _CountedTerm) -> _ScopeKey:
     # A bundle has scopes of its own, which go as a whole: an emptied dictionary keeps the room it once needed.
-    return kept.term.namespaces, kept.term.namespace_selector, kept.tally if kept.bundled else None
+    return counted.term.namespaces, counted.term.namespace_selector, counted.tally if counted.bundled else None
 
 
-def _add(matches: _Matches, kept: _KeptTerm, times: int) -> None:
+def _add(matches: _Matches, counted: _CountedTerm, times: int) -> None:
     """Add a term, or take it away (-1)."""
-    key = (kept.tally, kept.kind, kept.term.topology_key if kept.bundled else kept.term)
-    known = matches.get(key)
-    if known is None:
-        known = _Match(kept.tally, kept.term, 0, 0)
-    match = _Match(known.tally, known.term, known.weight + times * kept.weight, known.times + times)
+    key = (counted.tally, counted.kind, counted.term.topology_key if counted.bundled else counted.term)
+    previous = matches.get(key)
+    if previous is None:
+        previous = _Match(counted.tally, counted.term, 0, 0)
+    match = _Match(previous.tally, previous.term, previous.weight + times * counted.weight, previous.times + times)
     if match.times:
         matches[key] = match
     else:
@@ -128,9 +128,9 @@ class TermTallies:
         self._pool = pool
         self._table = table
         self._objects = objects
-        self._terms: dict[tuple[TermKind, int, AffinityTerm], _KeptTerm] = {}
-        self._of_spec: dict[bytes, tuple[_KeptTerm, ...]] = {}
-        self._bundles: dict[bytes, tuple[_KeptTerm, ...]] = {}
+        self._terms: dict[tuple[TermKind, int, AffinityTerm], _CountedTerm] = {}
+        self._of_spec: dict[bytes, tuple[_CountedTerm, ...]] = {}
+        self._bundles: dict[bytes, tuple[_CountedTerm, ...]] = {}
         self._scopes: dict[_ScopeKey, _Scope] = {}
         self._idle = 0
         self._version = 0
@@ -150,21 +150,21 @@ class TermTallies:
         key, terms = pod.spec.class_key, pod.spec.terms
         if not terms.number:
             return
-        if terms.number > _MOST_SHARED or pod.spec.lists_much:
+        if terms.number > _MAX_SHARED or pod.spec.lists_much:
             self._add_bundle(row, key, terms, sign, topology)
             return
-        for kept in self._kept_of(key, terms):
-            tally = kept.tally
+        for counted in self._counted_of(key, terms):
+            tally = counted.tally
             self._idle -= not tally.total
             tally.add(row, sign, topology)
             self._idle += not tally.total
-        if self._idle > _MOST_IDLE and 2 * self._idle > len(self._terms):
+        if self._idle > _MAX_IDLE and 2 * self._idle > len(self._terms):
             self._prune()
 
     def matching(self, pod: PodInfo, kind: TermKind) -> Iterable[_Match]:
         """Return the terms of a kind that mean a pod."""
         versions = (self._version, self._table.label_keys, self._objects.generation("Namespace"))
-        if versions != self._answers_for or len(self._answers) > _MOST_ANSWERS:
+        if versions != self._answers_for or len(self._answers) > _MAX_ANSWERS:
             self._answers.clear()
             self._answers_for = versions
         key = (pod.namespace, frozenset(pod.labels.items()))
@@ -185,31 +185,31 @@ class TermTallies:
                     by_kind[kind].append(match)
         return {kind: tuple(matches) for kind, matches in by_kind.items()}
 
-    def _kept_of(self, class_key: bytes, terms: PodTerms) -> tuple[_KeptTerm, ...]:
-        kept = self._of_spec.get(class_key)
-        if kept is None:
+    def _counted_of(self, class_key: bytes, terms: PodTerms) -> tuple[_CountedTerm, ...]:
+        counted = self._of_spec.get(class_key)
+        if counted is None:
             if len(self._of_spec) >= _PRUNE_AT:
                 self._prune()
-            kept = self._of_spec[class_key] = tuple(self._intern(*entry) for entry in terms_of(terms))
-        return kept
+            counted = self._of_spec[class_key] = tuple(self._intern(*entry) for entry in terms_of(terms))
+        return counted
 
-    def _intern(self, kind: TermKind, weight: int, term: AffinityTerm) -> _KeptTerm:
+    def _intern(self, kind: TermKind, weight: int, term: AffinityTerm) -> _CountedTerm:
         key = (kind, weight, term)
-        kept = self._terms.get(key)
-        if kept is None:
-            kept = self._terms[key] = _KeptTerm(kind, weight, term, Tally(self._pool), False)
+        counted = self._terms.get(key)
+        if counted is None:
+            counted = self._terms[key] = _CountedTerm(kind, weight, term, Tally(self._pool), False)
             self._idle += 1
-            self._enter(kept)
-        return kept
+            self._enter(counted)
+        return counted
 
     def _add_bundle(self, row: int, class_key: bytes, terms: PodTerms, sign: int, topology: int) -> None:
         """Count a pod with more terms than are worth a count each: they all have the same pods."""
         bundle = self._bundles.get(class_key)
         if bundle is None:
             tally = Tally(self._pool)
-            bundle = self._bundles[class_key] = tuple(_KeptTerm(*entry, tally, True) for entry in terms_of(terms))
-            for kept in bundle:
-                self._enter(kept)
+            bundle = self._bundles[class_key] = tuple(_CountedTerm(*entry, tally, True) for entry in terms_of(terms))
+            for counted in bundle:
+                self._enter(counted)
             self.bundled += len(bundle)
         tally = bundle[0].tally
         tally.add(row, sign, topology)
@@ -217,18 +217,18 @@ class TermTallies:
             del self._bundles[class_key]
             self.bundled -= len(bundle)
             # Its scopes hold nothing else, so none of its terms has to be taken out.
-            for key in {_scope_key(kept) for kept in bundle}:
+            for key in {_scope_key(counted) for counted in bundle}:
                 del self._scopes[key]
             self._version += 1
 
-    def _enter(self, kept: _KeptTerm) -> None:
-        self._scopes.setdefault(_scope_key(kept), _Scope()).add(kept)
+    def _enter(self, counted: _CountedTerm) -> None:
+        self._scopes.setdefault(_scope_key(counted), _Scope()).add(counted)
         self._version += 1
 
-    def _leave(self, kept: _KeptTerm) -> None:
-        key = _scope_key(kept)
+    def _leave(self, counted: _CountedTerm) -> None:
+        key = _scope_key(counted)
         scope = self._scopes[key]
-        scope.remove(kept)
+        scope.remove(counted)
         if not scope.size:
             del self._scopes[key]
         self._version += 1
@@ -236,10 +236,10 @@ class TermTallies:
     def _prune(self) -> None:
         """Forget terms that no pod has any more."""
         self._of_spec.clear()
-        for key, kept in list(self._terms.items()):
-            if not kept.tally.total:
+        for key, counted in list(self._terms.items()):
+            if not counted.tally.total:
                 del self._terms[key]
-                self._leave(kept)
+                self._leave(counted)
         self._idle = 0
 
 

@@ -4,13 +4,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from scheduler.framework import FEW_PARTS, ClusterEvent, Concern, Hint, HintRegistration, PodInfo
-from scheduler.state.observer import QueueObserver
-from scheduler.state.queued import Group, Parked, QueuedPod, Requeue
+from scheduler.state.queued import Group, Parked, QueuedPod, QueueObserver, Requeue
 
 Hints = Mapping[str, Mapping[str, tuple[HintRegistration, ...]]]
 """scheduler name -> plugin -> the events that may help a pod the plugin rejected."""
 
-_MOST_CREDIT = 20_000
+_MAX_CREDIT = 20_000
 """Things that pods list of which hints may look through at one event, after many that brought nothing of the kind: half
 a microsecond each."""
 _CREDIT_PER_EVENT = 100
@@ -24,7 +23,7 @@ class Waking:
     def __init__(self, hints: Hints, observer: QueueObserver) -> None:
         self._hints = hints
         self._observer = observer
-        self._credit = _MOST_CREDIT
+        self._credit = _MAX_CREDIT
         self._woken_by: dict[ClusterEvent, dict[str, dict[str, tuple[HintRegistration, ...]]]] = {}
         self._concerns: dict[tuple[str, str], list[Concern]] = {
             (scheduler, plugin): concerns
@@ -75,8 +74,8 @@ class Waking:
 
     def questions(self, parked: Parked, changes: Iterable[tuple[ClusterEvent, Any, Any]]) -> int:
         """Return how many pods would be asked about changes, one change after the other."""
-        wanted = (self._groups_for(parked, *change) for change in changes)
-        return sum(len(parked) if groups is None else parked.count(groups) for groups in wanted)
+        concerned = (self._groups_for(parked, *change) for change in changes)
+        return sum(len(parked) if groups is None else parked.count(groups) for groups in concerned)
 
     def _groups_for(self, parked: Parked, event: ClusterEvent, old: Any, new: Any) -> list[Group] | None:
         """Return the groups of waiting pods that an event may help; None where a plugin cannot tell."""
@@ -122,7 +121,7 @@ class Waking:
 
     def begin_event(self) -> None:
         """An event is about to be judged by the pods that it concerns."""
-        self._credit = min(_MOST_CREDIT, self._credit + _CREDIT_PER_EVENT)
+        self._credit = min(_MAX_CREDIT, self._credit + _CREDIT_PER_EVENT)
 
     def judged(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Requeue:
         """Return what an event means for a pod, as `verdict`, while hints have not looked through too much.

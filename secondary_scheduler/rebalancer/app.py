@@ -31,7 +31,7 @@ from scheduler.framework import LoadReading
 from scheduler.kube.client import ClientConfig, ConfigError, EtcdRestores, KubeClient, KubeError, server_version
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from scheduler.load import (
-    MOST_BYTES,
+    MAX_BYTES,
     Collector,
     LoadSettings,
     configured_sources,
@@ -192,7 +192,7 @@ async def run(options: Options, config: ClientConfig) -> int:
         OSError: a port cannot be used.
     """
     async with (
-        KubeClient(config, user_agent=_AGENT, max_bytes=MOST_BYTES) as client,
+        KubeClient(config, user_agent=_AGENT, max_bytes=MAX_BYTES) as client,
         # Of its own: a flood of tokens, or of lists, must not wait before an eviction.
         KubeClient(config, user_agent=f"{_AGENT} reviews", qps=20, burst=40) as reviews,
         KubeClient(config, user_agent=f"{_AGENT} watches", qps=50, burst=100) as watches,

@@ -11,21 +11,21 @@ from msgspec import Struct
 
 from scheduler.kube.client import KubeClient, KubeError, ResponseTooLarge, api_path
 from scheduler.load import (
-    MOST_BYTES,
+    MAX_BYTES,
     Answer,
     AnswerDecoder,
     AnswerError,
     LoadError,
     PodSeriesSource,
     PodUses,
-    most_bytes,
+    max_bytes,
 )
 from secondary_scheduler.rebalancer.cluster import Cluster
 from secondary_scheduler.rebalancing import PodMetrics, Usage, usage_of
 
 _CADVISOR: Final = "cAdvisor"
 _METRICS: Final = "metrics.k8s.io/v1beta1"
-_PODS_A_LIST: Final = MOST_BYTES // 2048
+_PODS_A_LIST: Final = MAX_BYTES // 2048
 """Of 2 KiB each. More are listed by namespace."""
 _MAX_TEXT: Final = 300
 log = structlog.get_logger(component="rebalancer")
@@ -84,7 +84,7 @@ class UsageReader:
             try:
                 body = await self._client.get(api_path(_METRICS, "pods", namespace=namespace))
                 # In a thread: probes are to be answered meanwhile.
-                used, why = await asyncio.to_thread(_usages, body, most_bytes(pods))
+                used, why = await asyncio.to_thread(_usages, body, max_bytes(pods))
             except (ResponseTooLarge, AnswerError) as error:
                 problem = problem or str(error)[:_MAX_TEXT]
             except KubeError as error:

@@ -54,7 +54,7 @@ T = TypeVar("T", bound=Object)
 U = TypeVar("U")
 Item = TypeVar("Item", contravariant=True)
 
-_LONGEST_LINE: Final = 32 << 20
+_MAX_LINE: Final = 32 << 20
 _PATIENCE: Final = 2
 """Spans of silence through which a version is resumed, before a new list is taken."""
 _EVENT_TYPES: Final = {str(event_type): event_type for event_type in EventType}
@@ -369,8 +369,8 @@ class Reflector(Generic[T, U]):
             whole, newline, tail = chunk.rpartition(b"\n")
             if not newline:
                 rest += tail
-                if len(rest) > _LONGEST_LINE:
-                    raise MalformedResponse(f"GET {self._path}: a watch event longer than {_LONGEST_LINE} bytes")
+                if len(rest) > _MAX_LINE:
+                    raise MalformedResponse(f"GET {self._path}: a watch event longer than {_MAX_LINE} bytes")
                 continue
             lines, rest = (rest + whole).split(b"\n"), tail
             self.state.last_progress = time.monotonic()

@@ -33,25 +33,25 @@ class PageReader:
         self._client = client
         self._timeout = timeout
         self._limit = _FIRST
-        self._most = PAGE
+        self._page_limit = PAGE
         self._ahead: dict[str, asyncio.Task[bytes]] = {}
         """By the tokens that name them: two lists of the collection, one of them a refresh, never get each other's."""
-        self._wanted = False
+        self._requested = False
 
     def prefetch(self) -> None:
         """Read page after page on the running loop until the first one is requested, at most `_EARLY` of them."""
         self._ahead[""] = self._request("")
 
-    def request_page(self, token: str, most: int = PAGE) -> asyncio.Task[bytes]:
+    def request_page(self, token: str, page_limit: int = PAGE) -> asyncio.Task[bytes]:
         """Request a page: the first one without a token, else the one that the previous page's continue token names.
 
-        It has at most `most` objects, fewer where they are long; one that was read ahead may have more. Requesting the
-        first page again discards what was read ahead. The task raises KubeError.
+        It has at most `page_limit` objects, fewer where they are long; one that was read ahead may have more.
+        Requesting the first page again discards what was read ahead. The task raises KubeError.
         """
-        if not token and self._wanted:
+        if not token and self._requested:
             self.close()
-        self._wanted = True
-        self._most = most
+        self._requested = True
+        self._page_limit = page_limit
         page = self._ahead.pop(token, None)
         if page is None:
             return self._request(token)
@@ -62,20 +62,20 @@ class PageReader:
 
     def close(self) -> None:
         """Cancel pages that nobody requested."""
-        self._wanted = True
+        self._requested = True
         while self._ahead:
             self._ahead.popitem()[1].cancel()
 
     def _read_on(self, page: asyncio.Task[bytes]) -> None:
         # A failure is raised to the caller that requests the page.
-        if page.cancelled() or page.exception() or len(self._ahead) >= (_AHEAD if self._wanted else _EARLY):
+        if page.cancelled() or page.exception() or len(self._ahead) >= (_AHEAD if self._requested else _EARLY):
             return
         token = continue_token(page.result())
         if token:
             self._ahead[token] = self._request(token)
 
     def _request(self, token: str) -> asyncio.Task[bytes]:
-        request = asyncio.create_task(self._read(token, min(self._most, self._limit)))
+        request = asyncio.create_task(self._read(token, min(self._page_limit, self._limit)))
         request.add_done_callback(self._read_on)
         return request
 

@@ -122,7 +122,7 @@ class ConnectionPool:
     def __init__(self, address: Address, *, limit: int | None, opening: int | None = None) -> None:
         self._address = address
         self._limit = sys.maxsize if limit is None else limit
-        self._most_opening = sys.maxsize if opening is None else opening
+        self._max_opening = sys.maxsize if opening is None else opening
         self._in_use: set[Connection] = set()
         self._places_taken = 0
         self._opening = 0
@@ -160,7 +160,7 @@ class ConnectionPool:
 
         `deadline` is a time of time.monotonic. `at_once`: whatever else is being opened. Raises NotConnected.
         """
-        if self._places_taken < self._limit and (at_once or self._opening < self._most_opening):
+        if self._places_taken < self._limit and (at_once or self._opening < self._max_opening):
             self._places_taken += 1
             self._opening += 1
         else:
@@ -204,7 +204,7 @@ class ConnectionPool:
             if not waiter.place.done():
                 connection = self.take(waiter.tls)
                 if connection is None:
-                    if not at_once and self._opening >= self._most_opening:
+                    if not at_once and self._opening >= self._max_opening:
                         return
                     self._places_taken += 1
                     self._opening += 1

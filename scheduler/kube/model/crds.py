@@ -211,7 +211,7 @@ POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 
 
 # --- SeccompProfile: permitted system calls (security-profiles-operator.x-k8s.io/v1beta1) -----------------------------
-_MOST_CALLS = 4096
+_MAX_CALLS = 4096
 
 
 class Syscall(Struct, frozen=True, gc=False, rename="camel"):
@@ -229,8 +229,8 @@ class SeccompProfileSpec(Struct, frozen=True, gc=False, rename="camel"):
     def __post_init__(self) -> None:
         """Raise ValueError for more names than there can be system calls."""
         names = sum(len(each.names) for each in self.syscalls)
-        if names > _MOST_CALLS:
-            raise ValueError(f"the profile names {names} system calls, at most {_MOST_CALLS} are read")
+        if names > _MAX_CALLS:
+            raise ValueError(f"the profile names {names} system calls, at most {_MAX_CALLS} are read")
 
 
 class SeccompProfileObject(Object, frozen=True, gc=False, rename="camel"):

@@ -18,11 +18,11 @@ ResourceList: TypeAlias = dict[str, str | int | float]
 """Quantities by resource name; read them with `kube.primitives.quantity`. Bare numbers occur in hand-written files."""
 
 T = TypeVar("T")
-MOST_LISTED = 1024
-Listed: TypeAlias = Annotated[tuple[T, ...], Meta(max_length=MOST_LISTED)]
+MAX_LISTED = 1024
+Listed: TypeAlias = Annotated[tuple[T, ...], Meta(max_length=MAX_LISTED)]
 """A list of which an object with more entries is not read (`scheduler.kube.model.bounds`)."""
 Labels: TypeAlias = Annotated[dict[str, str], Meta(max_length=4096)]
-FewResources: TypeAlias = Annotated[ResourceList, Meta(max_length=MOST_LISTED)]
+FewResources: TypeAlias = Annotated[ResourceList, Meta(max_length=MAX_LISTED)]
 
 Int32: TypeAlias = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Int64: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -162,8 +162,8 @@ def require_short(selector: LabelSelector | None) -> None:
     if selector is None:
         return
     listed = len(selector.match_labels) + sum(1 + len(each.values) for each in selector.match_expressions)
-    if listed > MOST_LISTED:
-        raise ValueError(f"the selector lists {listed} labels, expressions and values, at most {MOST_LISTED} are read")
+    if listed > MAX_LISTED:
+        raise ValueError(f"the selector lists {listed} labels, expressions and values, at most {MAX_LISTED} are read")
 
 
 def newer_version(candidate: str, current: str) -> bool | None:

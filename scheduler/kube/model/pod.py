@@ -7,7 +7,7 @@ from functools import cached_property
 from msgspec import Struct, field
 
 from scheduler.kube.model.meta import (
-    MOST_LISTED,
+    MAX_LISTED,
     FewResources,
     Int32,
     Int64,
@@ -57,8 +57,8 @@ def require_few(selector: NodeSelector | None) -> None:
     listed = sum(
         1 + sum(1 + len(each.values) for each in (*term.match_expressions, *term.match_fields)) for term in terms
     )
-    if listed > MOST_LISTED:
-        text = f"the node selector lists {listed} terms, expressions and values, at most {MOST_LISTED} are read"
+    if listed > MAX_LISTED:
+        text = f"the node selector lists {listed} terms, expressions and values, at most {MAX_LISTED} are read"
         raise ValueError(text)
 
 

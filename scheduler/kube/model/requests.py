@@ -262,12 +262,12 @@ def runs_as_specified(pod: Pod) -> bool:
             continue
         if specified is None:
             specified = {each.name: each.resources for each in (*pod.spec.init_containers, *pod.spec.containers)}
-        wanted = specified.get(container.name, _NOTHING)
-        if container.allocated_resources and container.allocated_resources != wanted.requests:
+        required = specified.get(container.name, _NOTHING)
+        if container.allocated_resources and container.allocated_resources != required.requests:
             return False
         if actual is not None and (
-            (actual.requests and actual.requests != wanted.requests)
-            or (actual.limits and actual.limits != wanted.limits)
+            (actual.requests and actual.requests != required.requests)
+            or (actual.limits and actual.limits != required.limits)
         ):
             return False
     return True
@@ -323,14 +323,14 @@ def _pod_level(pod: Pod, resized: bool, *, every: bool = False) -> dict[str, int
     `every` resource, or of those that it requests."""
     if pod.spec.resources is None:
         return {}
-    wanted = of_pod_level(pod.spec.resources.requests)
+    required = of_pod_level(pod.spec.resources.requests)
     status = pod.status
-    if not resized or status.resources is None or not wanted:
-        return wanted
-    total = {} if _is_infeasible(pod) else dict(wanted)
+    if not resized or status.resources is None or not required:
+        return required
+    total = {} if _is_infeasible(pod) else dict(required)
     for amounts in (status.resources.requests, status.allocated_resources):
         raise_amounts(total, of_pod_level(amounts))
-    return total if every else {name: total.get(name, 0) for name in wanted}
+    return total if every else {name: total.get(name, 0) for name in required}
 
 
 def of_pod_level(resources: ResourceList) -> dict[str, int]:

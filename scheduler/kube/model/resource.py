@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from scheduler.kube.model.meta import MOST_LISTED, Int64, Listed, Object, ObjectMeta, OwnerReference
+from scheduler.kube.model.meta import MAX_LISTED, Int64, Listed, Object, ObjectMeta, OwnerReference
 from scheduler.kube.model.pod import NodeSelector, require_few
 
 Amount = str | int | float
@@ -52,7 +52,7 @@ class DeviceToleration(Struct, frozen=True, gc=False, rename="camel", omit_defau
 class CapacityRequirements(Struct, frozen=True, gc=False, rename="camel"):
     """CapacityRequirements."""
 
-    requests: Annotated[dict[str, Amount], Meta(max_length=MOST_LISTED)] = {}
+    requests: Annotated[dict[str, Amount], Meta(max_length=MAX_LISTED)] = {}
 
 
 class ExactRequest(Struct, frozen=True, gc=False, rename="camel"):
@@ -120,7 +120,7 @@ class DeviceResult(Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     binding_conditions: Listed[str] = ()
     binding_failure_conditions: Listed[str] = ()
     share_id: str | None = field(default=None, name="shareID")
-    consumed_capacity: Annotated[dict[str, Amount], Meta(max_length=MOST_LISTED)] = {}
+    consumed_capacity: Annotated[dict[str, Amount], Meta(max_length=MAX_LISTED)] = {}
 
 
 class AllocationResult(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -290,22 +290,22 @@ class CounterConsumption(Struct, frozen=True, gc=False, rename="camel"):
     """DeviceCounterConsumption: what a device takes of a set of counters."""
 
     counter_set: str = ""
-    counters: Annotated[dict[str, Counter], Meta(max_length=MOST_LISTED)] = {}
+    counters: Annotated[dict[str, Counter], Meta(max_length=MAX_LISTED)] = {}
 
 
 class CounterSet(Struct, frozen=True, gc=False, rename="camel"):
     """CounterSet."""
 
     name: str = ""
-    counters: Annotated[dict[str, Counter], Meta(max_length=MOST_LISTED)] = {}
+    counters: Annotated[dict[str, Counter], Meta(max_length=MAX_LISTED)] = {}
 
 
 class Device(Struct, frozen=True, gc=False, rename="camel"):
     """Device. Node choice counts only where its slice says `per_device_node_selection`."""
 
     name: str = ""
-    attributes: Annotated[dict[str, DeviceAttribute], Meta(max_length=MOST_LISTED)] = {}
-    capacity: Annotated[dict[str, DeviceCapacity], Meta(max_length=MOST_LISTED)] = {}
+    attributes: Annotated[dict[str, DeviceAttribute], Meta(max_length=MAX_LISTED)] = {}
+    capacity: Annotated[dict[str, DeviceCapacity], Meta(max_length=MAX_LISTED)] = {}
     consumes_counters: Listed[CounterConsumption] = ()
     node_name: str | None = None
     node_selector: NodeSelector | None = None

@@ -24,7 +24,7 @@ _BIG_EXPONENT: Final = 64
 """10**64 is beyond any int64 at every scale we ask for, given at most `_MAX_TEXT` fraction digits are counted apart."""
 
 
-_LARGEST_EXPONENT: Final = 1_000_000
+_MAX_EXPONENT: Final = 1_000_000
 """Decimal has no larger ones than 10**18, and no quantity is meant to have one."""
 
 
@@ -143,7 +143,7 @@ def quantity_value(quantity: str | int | float) -> int:
 @lru_cache(maxsize=65536)
 def _exact(text: str) -> Decimal:
     parsed = parse_quantity(text)
-    return Decimal(f"{parsed.mantissa}E{min(max(parsed.exponent, -_LARGEST_EXPONENT), _LARGEST_EXPONENT)}")
+    return Decimal(f"{parsed.mantissa}E{min(max(parsed.exponent, -_MAX_EXPONENT), _MAX_EXPONENT)}")
 
 
 def exact_quantity(quantity: str | int | float) -> Decimal:

@@ -11,8 +11,7 @@ import pytest
 from msgspec import Raw as RawJson
 
 from scheduler.config import Extender as ExtenderConfiguration, load_configuration
-from scheduler.engine.extenderhttp import LEAST_LIMIT, ExtenderEndpoint
-from scheduler.engine.extenders import HTTPExtenders
+from scheduler.engine.extenders import MIN_ANSWER_BYTES, ExtenderEndpoint, HTTPExtenders
 from scheduler.framework import (
     ExtenderError,
     FilterAnswer,
@@ -95,7 +94,7 @@ def test_a_call_has_upstreams_body_and_its_answer_is_read_in_any_case(by_name: b
     assert server.content_types == ["application/json"] * 2
 
 
-BOMB = b'{"NodeNames":[' + b'"' + b"x" * LEAST_LIMIT + b'"]}'
+BOMB = b'{"NodeNames":[' + b'"' + b"x" * MIN_ANSWER_BYTES + b'"]}'
 
 
 @pytest.mark.parametrize(
@@ -106,7 +105,7 @@ BOMB = b'{"NodeNames":[' + b'"' + b"x" * LEAST_LIMIT + b'"]}'
         (lambda verb, body: Raw(body=b"<html>"), ": the answer cannot be read: JSON is malformed: invalid character"),
         (lambda verb, body: Raw(body=b"[" * 100_000), ": the answer cannot be read: "),
         (lambda verb, body: Raw(body=b""), ": the answer cannot be read: Input data was truncated"),
-        (lambda verb, body: Raw(body=BOMB), f": the answer is larger than {LEAST_LIMIT} bytes"),
+        (lambda verb, body: Raw(body=BOMB), f": the answer is larger than {MIN_ANSWER_BYTES} bytes"),
         (lambda verb, body: {"NodeNames": "n1"}, ": NodeNames cannot be read: Expected `array`, got `str`"),
         (lambda verb, body: Raw(delay=30), ": no answer within 0.2 s"),
     ],

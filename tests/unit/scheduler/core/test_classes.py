@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from scheduler.catalog import ExtensionPoint
-from scheduler.core import classes, decide, shared
+from scheduler.core import classes, decide, plan
 from scheduler.core.classes import usable_columns
 from scheduler.framework import (
     SUCCESS,
@@ -241,14 +241,14 @@ def test_a_version_that_changes_has_shared_answers_asked_for_again() -> None:
     assert plugin.row_counts == [4, 4]
 
 
-@pytest.mark.parametrize("bound", ["_BYTES", "_FEWEST"])
+@pytest.mark.parametrize("bound", ["_BYTES", "_MIN_ANSWERS"])
 def test_shared_answers_are_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
-    monkeypatch.setattr(shared, "_BYTES", 0 if bound == "_FEWEST" else 20 * shared._OVERHEAD)
+    monkeypatch.setattr(plan, "_BYTES", 0 if bound == "_MIN_ANSWERS" else 20 * plan._OVERHEAD)
     state, profile = some_cluster(), runner()
     for index in range(100):
         place(state, pod("p", container("1m"), tolerations=[{"key": f"k{index}", "operator": "Exists"}]), profile)
     memory: Any = profile.memory["core.classes"]
-    assert len(memory.shared) == (shared._FEWEST if bound == "_FEWEST" else 20)
+    assert len(memory.shared) == (plan._MIN_ANSWERS if bound == "_MIN_ANSWERS" else 20)
 
 
 def test_a_version_that_changes_has_everything_asked_again() -> None:
@@ -332,7 +332,7 @@ def test_an_observer_that_does_not_pass_locality_on_sees_every_attempt() -> None
 
 def test_the_columns_of_the_class_unused_longest_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classes, "_BYTES", 0)
-    monkeypatch.setattr(classes, "_FEWEST_CLASSES", 16)
+    monkeypatch.setattr(classes, "_MIN_CLASSES", 16)
     state, profile = some_cluster(), runner()
     infos = [pod(f"p{index}", container(f"{index + 1}m")) for index in range(40)]
     for info in infos * 2:
@@ -355,7 +355,7 @@ def test_a_pod_that_is_tried_again_and_again_leaves_no_columns_behind() -> None:
 
 
 def test_classes_seen_once_are_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(classes, "_MOST_SEEN", 10)
+    monkeypatch.setattr(classes, "_MAX_SEEN", 10)
     state, profile = some_cluster(), runner()
     for index in range(40):
         place(state, pod(f"p{index}", container(f"{index + 1}m")), profile)

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from scheduler.core import classes, decide, explain, shared
+from scheduler.core import classes, decide, explain, plan
 from scheduler.core.classes import ClassColumns, usable_columns
-from scheduler.core.shared import SharedAnswers
+from scheduler.core.plan import SharedAnswers
 from scheduler.framework import (
     CycleState,
     DependsOn,
@@ -292,7 +292,7 @@ class History:
         for scorer, _ in self.profile.scores:
             declared = scorer.locality(pod, view) if isinstance(scorer, LocalPlugin) else Locality()
             if declared.pods_part is not None and declared.scores is DependsOn.PODS:
-                answer = memory.shared.answer(shared.scores_in_range, scorer, declared, pod, view, of_pods=True)
+                answer = memory.shared.answer(plan.scores_in_range, scorer, declared, pod, view, of_pods=True)
                 fresh = scorer.score(CycleState(), pod, view, view.rows)
                 assert fresh is not None
                 assert answer.column[view.rows].tolist() == fresh.tolist()
@@ -454,9 +454,9 @@ def test_pods_that_are_each_of_a_class_of_their_own_share_parts_and_are_placed_a
     profile: str, favourites: list[int], steps: list[tuple[str, int]], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No class is remembered, so that every pod is the first of its class: parts coincide, or differ.
-    monkeypatch.setattr(classes, "_MOST_SEEN", 0)
-    monkeypatch.setattr(shared, "_FEWEST", 4)
-    monkeypatch.setattr(shared, "_BYTES", (seed % 8) * shared._OVERHEAD)
+    monkeypatch.setattr(classes, "_MAX_SEEN", 0)
+    monkeypatch.setattr(plan, "_MIN_ANSWERS", 4)
+    monkeypatch.setattr(plan, "_BYTES", (seed % 8) * plan._OVERHEAD)
     build = PROFILES[profile]
     history = History(build(), build(), favourites, [*CLASSES, *STOCKED])
     for number, (step, draw) in enumerate(steps):

@@ -94,7 +94,7 @@ def test_a_recording_that_cannot_be_written_ends_and_costs_nothing() -> None:
 
 
 def test_a_recording_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler.engine.extenderrecords._MOST_BYTES", 1000)
+    monkeypatch.setattr("scheduler.engine.extenderrecords._MAX_BYTES", 1000)
     stream = io.BytesIO()
     recorder = AnswerRecorder(stream)
     for _ in range(100):

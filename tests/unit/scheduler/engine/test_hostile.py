@@ -50,7 +50,9 @@ class Daemon:
             "Pod": Reflector(client, "/pods", PODS, self.engine.pods, PodReducer().reduce, salvage=salvage_pod),
         }
         for kind in WATCHED_KINDS.values():
-            sink = ObjectInputs(kind, self.engine.state, self.engine.queue, wake=self.engine.cycle.wake)
+            sink = ObjectInputs(
+                kind, self.engine.state, self.engine.queue, wake=self.engine.cycle.wake, metrics=self.engine.metrics
+            )
             self._reflectors[kind.kind] = Reflector(client, f"/{kind.kind}", kind.codec, sink, unchanged)
 
     def deliver(self, kind: str, item: Any, change: str = "ADDED") -> bool:

@@ -14,7 +14,7 @@ from scheduler.engine.attemptlog import AttemptLog
 from scheduler.framework import Code, Locality, Status
 from scheduler.kube.model import EventType
 from scheduler.observe import Metrics
-from scheduler.observe.metrics import LATE_SECONDS, MOST_NAMESPACES
+from scheduler.observe.metrics import LATE_SECONDS, MAX_NAMESPACES
 from tests.unit.scheduler.engine.fakes import CONFIGURATION, Engine, behaving_as, eventually
 from tests.unit.scheduler.engine.pods import pod_info
 
@@ -66,11 +66,11 @@ async def test_a_bound_pod_counts_under_its_namespace_as_in_time_or_late(engine:
 
 def test_pods_of_further_namespaces_are_counted_together() -> None:
     metrics = Metrics()
-    for number in range(MOST_NAMESPACES + 5):
+    for number in range(MAX_NAMESPACES + 5):
         metrics.count_bound(f"team-{number}", 1, 0.1)
     metrics.count_bound("team-0", 1, 0.1)
     counts = {labels: series.value for labels, series in metrics.pods_bound.series()}
-    assert len(counts) == MOST_NAMESPACES + 1
+    assert len(counts) == MAX_NAMESPACES + 1
     assert (counts["team-0", "first", "false"], counts["", "first", "false"]) == (2, 5)
 
 

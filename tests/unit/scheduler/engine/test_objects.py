@@ -12,6 +12,7 @@ from scheduler.engine.objects import ObjectInputs, is_custom, new_reflector
 from scheduler.framework import SUCCESS
 from scheduler.kube.client import ClientConfig, KubeClient
 from scheduler.kube.model import EventType, Namespace, ObjectMeta, ResourceVersion
+from scheduler.observe import Metrics
 from scheduler.state import WATCHED_KINDS, ClusterState, SchedulingQueue
 
 NAMESPACES = WATCHED_KINDS[Watch("v1", "namespaces")]
@@ -34,7 +35,7 @@ def state() -> ClusterState:
 
 @pytest.fixture
 def sink(state: ClusterState) -> ObjectInputs:
-    return ObjectInputs(NAMESPACES, state, new_queue(), wake=lambda: None)
+    return ObjectInputs(NAMESPACES, state, new_queue(), wake=lambda: None, metrics=Metrics())
 
 
 def names(state: ClusterState) -> set[str]:
@@ -50,7 +51,7 @@ def test_the_cache_is_what_the_list_and_the_events_after_it_say(state: ClusterSt
 
 
 def test_a_custom_resource_that_is_not_served_is_named_once_in_the_log(state: ClusterState) -> None:
-    sink = ObjectInputs(NAMESPACES, state, new_queue(), wake=lambda: None, custom=True)
+    sink = ObjectInputs(NAMESPACES, state, new_queue(), wake=lambda: None, metrics=Metrics(), custom=True)
     with structlog.testing.capture_logs() as logs:
         sink.replace([], ResourceVersion(""))
         sink.replace([], ResourceVersion(""))
@@ -70,7 +71,7 @@ async def test_every_resource_beside_nodes_and_pods_may_be_missing_from_the_api_
     """A custom resource comes with its definition; of Kubernetes' own, older servers and roles lack some."""
     async with KubeClient(ClientConfig(server="http://127.0.0.1:1"), qps=0) as client:
         for watch in WATCHED_KINDS:
-            sink = ObjectInputs(WATCHED_KINDS[watch], state, new_queue(), wake=lambda: None)
+            sink = ObjectInputs(WATCHED_KINDS[watch], state, new_queue(), wake=lambda: None, metrics=Metrics())
             assert new_reflector(watch, client, sink).optional, watch
 
 
@@ -89,8 +90,8 @@ def test_a_custom_resource_is_known_by_its_definition() -> None:
 
 
 def test_an_object_that_lists_more_than_is_read_is_left_out_named_and_counted(state: ClusterState) -> None:
-    left_out: list[str] = []
-    sink = ObjectInputs(NAMESPACES, state, new_queue(), wake=lambda: None, left_out=left_out.append)
+    metrics = Metrics()
+    sink = ObjectInputs(NAMESPACES, state, new_queue(), wake=lambda: None, metrics=metrics)
     sink.replace([namespace("a")], ResourceVersion("1"))
     line = {"type": "MODIFIED", "object": {"metadata": {"name": "a", "labels": {f"k{n}": "" for n in range(4097)}}}}
     event = NAMESPACES.codec.decode_event(msgspec.json.encode(line))
@@ -98,6 +99,7 @@ def test_an_object_that_lists_more_than_is_read_is_left_out_named_and_counted(st
     with structlog.testing.capture_logs() as logs:
         sink.invalid(event.invalid.metadata, event.invalid.error)
     assert names(state) == set()
-    assert left_out == ["Namespace"]
+    name, labels = "secondary_scheduler_objects_left_out_total", {"kind": "Namespace"}
+    assert metrics.registry.get_sample_value(name, labels) == 1
     assert (logs[0]["log_level"], logs[0]["object"]) == ("warning", "a")
     assert "length <= 4096 - at `$.metadata.labels`" in logs[0]["error"]

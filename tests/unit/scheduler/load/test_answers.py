@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from scheduler.load import MOST_BYTES, Answer, AnswerDecoder, AnswerError, most_bytes
+from scheduler.load import MAX_BYTES, Answer, AnswerDecoder, AnswerError, max_bytes
 
 MOST_HELD_SECONDS = 0.1
 
@@ -117,24 +117,24 @@ def test_an_answer_of_another_form_says_why(body: bytes, reason: str) -> None:
 
 
 def test_an_answer_has_a_cap_by_what_is_known() -> None:
-    assert [most_bytes(known) for known in (0, 100, 8064, 100_000, None)] == [
+    assert [max_bytes(known) for known in (0, 100, 8064, 100_000, None)] == [
         256 << 10,
         (256 << 10) + 100 * 2048,
-        MOST_BYTES,
-        MOST_BYTES,
-        MOST_BYTES,
+        MAX_BYTES,
+        MAX_BYTES,
+        MAX_BYTES,
     ]
     with pytest.raises(AnswerError, match="larger than 100 bytes"):
         VECTOR.decode(reply(GOOD, GOOD), 100)
 
 
 def test_an_answer_of_more_values_than_its_cap_is_for_is_refused() -> None:
-    most = most_bytes(0)
-    assert VECTOR.decode(reply(*[b"[]"] * 6000), most).rejected == 6000
+    limit = max_bytes(0)
+    assert VECTOR.decode(reply(*[b"[]"] * 6000), limit).rejected == 6000
     with pytest.raises(AnswerError, match="holds more than 6144 values"):
-        VECTOR.decode(reply(*[b"[]"] * 6145), most)
+        VECTOR.decode(reply(*[b"[]"] * 6145), limit)
     with pytest.raises(AnswerError, match="holds more than 6144 values"):
-        VECTOR.decode(reply(b"[" + b",".join([b"[]"] * 50_000) + b"]"), most)
+        VECTOR.decode(reply(b"[" + b",".join([b"[]"] * 50_000) + b"]"), limit)
 
 
 class Group(msgspec.Struct):
@@ -164,7 +164,7 @@ def test_in_a_map_of_lists_a_wrong_sample_a_wrong_list_and_a_wrong_key_cost_them
 def test_lists_in_a_map_share_what_their_answer_may_hold() -> None:
     groups = b",".join(b'"%d":{"items":[%s]}' % (number, b",".join([b"1"] * 700)) for number in range(10))
     with pytest.raises(AnswerError, match="holds more than 6144 values"):
-        GROUPS.decode(b'{"groups":{' + groups + b"}}", most_bytes(0))
+        GROUPS.decode(b'{"groups":{' + groups + b"}}", max_bytes(0))
 
 
 JSON = st.recursive(
@@ -239,7 +239,7 @@ def test_any_damage_is_an_error_of_the_answer_or_of_a_sample(position: int, dama
 
 
 def _filled(unit: bytes, before: bytes = b"", after: bytes = b"") -> bytes:
-    return reply(before + unit * ((MOST_BYTES - 1000 - len(before) - len(after)) // len(unit)) + after)
+    return reply(before + unit * ((MAX_BYTES - 1000 - len(before) - len(after)) // len(unit)) + after)
 
 
 HOSTILE = {
@@ -247,7 +247,7 @@ HOSTILE = {
     "objects": lambda: _filled(b"{},", after=b"{}"),
     "lists in a sample": lambda: _filled(b"[],", b"[", b"[]]"),
     "brackets": lambda: _filled(b"["),
-    "brackets that close": lambda: reply(b"[" * (8 << 20) + b"]" * (8 << 20))[: MOST_BYTES - 4] + b"]}}",
+    "brackets that close": lambda: reply(b"[" * (8 << 20) + b"]" * (8 << 20))[: MAX_BYTES - 4] + b"]}}",
     "escapes": lambda: _filled(b"\\n", b'"', b'"'),
     "escapes of an instance": lambda: _filled(rb"\u0041", b'{"metric":{"instance":"', b'"},"value":[1,"1"]}'),
     "digits": lambda: _filled(b"1", b'{"metric":{},"value":[', b',"1"]}'),
@@ -264,7 +264,7 @@ HOSTILE = {
 @pytest.mark.parametrize("shape", HOSTILE)
 def test_the_interpreter_is_not_held_by_the_largest_answer_that_is_admitted(shape: str) -> None:
     body = HOSTILE[shape]()
-    assert len(body) <= MOST_BYTES
+    assert len(body) <= MAX_BYTES
 
     def read() -> None:
         try:

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.answers import Rejection
 from scheduler.core import decide, explain
-from scheduler.core.postfilter import run_post_filters
+from scheduler.core.decide import run_post_filters
 from scheduler.framework import (
     ASSIGNED_POD_DELETE,
     NODE_LOAD_UPDATE,

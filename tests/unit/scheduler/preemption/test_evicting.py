@@ -13,11 +13,11 @@ import pytest
 from scheduler.catalog import DEFAULT_KUBERNETES
 from scheduler.config import load_configuration
 from scheduler.core import PostFilterOutcome, decide, run_post_filters
-from scheduler.engine.evicting import PREEMPTIONS_AT_ONCE, VICTIMS_AT_ONCE, Evictor
+from scheduler.engine.handle import PREEMPTIONS_AT_ONCE, VICTIMS_AT_ONCE, Evictor
 from scheduler.framework import SUCCESS, Eviction, PodInfo, PodListener, ProfileRunner, Status, conclude, failure
 from scheduler.observe import Metrics
 from scheduler.plugins import build_profile
-from scheduler.preemption.evictions import Evictions
+from scheduler.preemption.evaluator import Evictions
 from scheduler.preemption.victims import Candidate
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod

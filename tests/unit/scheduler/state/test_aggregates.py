@@ -253,8 +253,8 @@ def test_a_relabelled_namespace_is_matched_by_other_terms() -> None:
 
 
 def test_queries_beyond_the_limit_are_forgotten_and_answered_again(monkeypatch: Any) -> None:
-    monkeypatch.setattr("scheduler.state.aggregates._MOST_QUERIES", 3)
-    monkeypatch.setattr("scheduler.state.tallies._MOST_SUMS", 4)
+    monkeypatch.setattr("scheduler.state.aggregates._MAX_QUERIES", 3)
+    monkeypatch.setattr("scheduler.state.tallies._MAX_SUMS", 4)
     monkeypatch.setattr("scheduler.state.termcounts._PRUNE_AT", 2)
     world = History()
     for index in range(8):

@@ -5,7 +5,7 @@ from typing import Any
 from scheduler.catalog import ActionType
 from scheduler.framework import POD, ClusterEvent, Hint, HintRegistration, PodInfo
 from scheduler.state import SchedulingQueue
-from scheduler.state.observer import QueueObserver
+from scheduler.state.queued import QueueObserver
 from tests.support.faketime import ManualClocks
 from tests.unit.scheduler.core.builders import container, pod
 

@@ -87,7 +87,7 @@ def term_sums(history: list[Step]) -> list[Counter[tuple[TermKind, str, str]]]:
 def test_terms_that_share_one_count_add_up_as_if_each_had_its_own(history: list[Step]) -> None:
     alone = term_sums(history)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("scheduler.state.termcounts._MOST_SHARED", 1)
+        patch.setattr("scheduler.state.termcounts._MAX_SHARED", 1)
         assert term_sums(history) == alone
 
 
@@ -95,8 +95,8 @@ def test_terms_that_share_one_count_add_up_as_if_each_had_its_own(history: list[
 @given(steps)
 def test_queries_that_count_in_vain_are_dropped_and_answered_again(history: list[Step]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("scheduler.state.aggregates._MOST_UNASKED", 2)
-        patch.setattr("scheduler.state.termcounts._MOST_IDLE", 1)
+        patch.setattr("scheduler.state.aggregates._MAX_UNASKED", 2)
+        patch.setattr("scheduler.state.termcounts._MAX_IDLE", 1)
         world = History()
         compare(world.state.snapshot(NOW), QUERIES)
         for step in history:
@@ -112,7 +112,7 @@ def bound(state: ClusterState, name: str, **words: Any) -> str:
 
 
 def test_a_query_that_nobody_asks_any_more_costs_the_pods_that_come_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler.state.aggregates._MOST_UNASKED", 5)
+    monkeypatch.setattr("scheduler.state.aggregates._MAX_UNASKED", 5)
     state = cluster(node("n0"))
     for query in QUERIES:
         state.snapshot(NOW).pods_by_node(query)

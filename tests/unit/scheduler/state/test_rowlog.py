@@ -2,8 +2,8 @@
 
 import pytest
 
-from scheduler.state import rowlog
-from scheduler.state.rowlog import RowLog
+from scheduler.state import table
+from scheduler.state.table import RowLog
 from tests.unit.scheduler.core.builders import NOW, cluster, node
 
 
@@ -19,7 +19,7 @@ def test_a_reader_gets_what_came_after_its_position() -> None:
 
 
 def test_a_full_log_forgets_its_older_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rowlog, "_CAPACITY", 128)
+    monkeypatch.setattr(table, "_CAPACITY", 128)
     log = RowLog()
     for row in range(300):
         log.add(row)
@@ -36,7 +36,7 @@ def test_a_full_log_forgets_its_older_half(monkeypatch: pytest.MonkeyPatch) -> N
 def test_many_rows_at_once_are_read_as_if_added_one_by_one(
     before: int, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rowlog, "_CAPACITY", 128)
+    monkeypatch.setattr(table, "_CAPACITY", 128)
     log = RowLog()
     for row in range(before):
         log.add(row)
