@@ -37,7 +37,7 @@ _APPS = 10
 """Deployments per wave."""
 _WAVE_SECONDS = 120.0
 _SETTLE_SECONDS = 0.5
-MOST_MIB, MOST_DESCRIPTORS = 10.0, 5.0
+MAX_MIB, MAX_DESCRIPTORS = 10.0, 5.0
 """Growth per 100,000 pods that is taken for none."""
 EXIT_GROWS = 3
 Sample = dict[str, float]
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
         print(json.dumps({"samples": samples, "growth_per_100000_pods": growth}, indent=1))
     else:
         print(_table(samples, growth))
-    return EXIT_GROWS if growth["rss"] > MOST_MIB or growth["descriptors"] > MOST_DESCRIPTORS else 0
+    return EXIT_GROWS if growth["rss"] > MAX_MIB or growth["descriptors"] > MAX_DESCRIPTORS else 0
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
@@ -181,6 +181,6 @@ def _table(samples: Sequence[Sample], growth: dict[str, float]) -> str:
         (
             *map(_line, thinned(samples)),
             f"growth per 100,000 pods, second half: {growth['rss']:+.2f} MiB, {growth['descriptors']:+.2f} descriptors,"
-            f" {growth['threads']:+.2f} threads (none: up to {MOST_MIB:.0f} MiB, {MOST_DESCRIPTORS:.0f} descriptors)",
+            f" {growth['threads']:+.2f} threads (none: up to {MAX_MIB:.0f} MiB, {MAX_DESCRIPTORS:.0f} descriptors)",
         )
     )

@@ -19,8 +19,8 @@ from .labels import COMPONENT
 _NAME = "secondary-scheduler-operator"
 _RBAC = "rbac.authorization.k8s.io"
 _READ = ("get", "list", "watch")
-_MOST = (*_READ, "create", "update", "patch", "delete")
-_ALL = (*_MOST, "deletecollection")
+_LIMIT = (*_READ, "create", "update", "patch", "delete")
+_ALL = (*_LIMIT, "deletecollection")
 _CLUSTER_RULES = (
     PolicyRule(("operator.openshift.io",), ("secondaryschedulers", "secondaryschedulers/status"), _ALL),
     PolicyRule(("",), ("serviceaccounts", "configmaps", "events", "services", "endpoints"), _ALL),
@@ -30,7 +30,7 @@ _CLUSTER_RULES = (
     PolicyRule(("coordination.k8s.io",), ("leases",), (*_READ, "create", "update")),
     PolicyRule(("config.openshift.io",), ("infrastructures", "apiservers"), _READ),
     PolicyRule(("monitoring.coreos.com",), ("servicemonitors",), (*_READ, "create", "update", "patch")),
-    PolicyRule(("networking.k8s.io",), ("networkpolicies",), _MOST),
+    PolicyRule(("networking.k8s.io",), ("networkpolicies",), _LIMIT),
 )
 """As the ClusterServiceVersion of 1.6 has them."""
 _ROLE_RULES = (

@@ -7,7 +7,7 @@ import argparse
 import ipaddress
 from typing import Final, NamedTuple
 
-_MOST: Final = 100_000
+_LIMIT: Final = 100_000
 _MAPPED: Final = "::ffff:"
 _PREFIX_BITS: Final = 64
 
@@ -66,6 +66,6 @@ def connection_limits(parsed: argparse.Namespace) -> ConnectionLimits:
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:7]) <= _MOST):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of connections from 1 to {_MOST}")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:7]) <= _LIMIT):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of connections from 1 to {_LIMIT}")
     return int(text)

@@ -27,8 +27,8 @@ _INHERIT_SECONDS: Final = 10.0
 _ASK_AGAIN_SECONDS: Final = 0.5
 _LOOK_SECONDS: Final = 1.0
 _REQUEST_SECONDS: Final = 5.0
-_MOST_PODS: Final = 50
-_MOST_ANSWER: Final = 2 * MAX_HANDOVER_BYTES
+_MAX_PODS: Final = 50
+_MAX_ANSWER: Final = 2 * MAX_HANDOVER_BYTES
 """Bytes: base64 makes the details a third larger."""
 _POD_NAME: Final = "authentication.kubernetes.io/pod-name"
 """Where the review of a token that is bound to a pod has the pod's name."""
@@ -272,7 +272,7 @@ class Handover:
             token_file=self._token_file,
             source="handover",
         )
-        async with KubeClient(config, qps=0, timeout=_REQUEST_SECONDS, max_bytes=_MOST_ANSWER) as client:
+        async with KubeClient(config, qps=0, timeout=_REQUEST_SECONDS, max_bytes=_MAX_ANSWER) as client:
             return await client.get(HANDOVER_PATH)
 
     async def _is_known(self, token: str, pod: _Pod, own: _Pod) -> bool:
@@ -305,7 +305,7 @@ class Handover:
         app = own.metadata.labels.get(LABEL_APP)
         if app is None:
             return []
-        body = await self._client.get(self._pods, {"labelSelector": f"{LABEL_APP}={app}", "limit": _MOST_PODS})
+        body = await self._client.get(self._pods, {"labelSelector": f"{LABEL_APP}={app}", "limit": _MAX_PODS})
         return [
             pod
             for pod in _decoded(body, _Pods).items

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-_LONGEST_LINE = 400
+_MAX_LINE_LENGTH = 400
 
 
 class ExitCode(enum.IntEnum):
@@ -33,7 +33,7 @@ class InputError(CommandError):
         super().__init__(printable(message), ExitCode.INVALID_INPUT)
 
 
-def printable(text: str, longest: int = _LONGEST_LINE) -> str:
+def printable(text: str, longest: int = _MAX_LINE_LENGTH) -> str:
     """Return one line of at most `longest` characters that no terminal misreads: what objects hold may be anything."""
     cut = text if len(text) <= longest else f"{text[: longest - 3]}..."
     return _harmless(cut)

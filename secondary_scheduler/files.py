@@ -7,18 +7,18 @@ from pathlib import Path
 
 from secondary_scheduler.errors import InputError
 
-MOST_TEXT = 1 << 20
+MAX_TEXT = 1 << 20
 """Bytes of a file that people write: what a ConfigMap can hold. Parsing one with positions takes seconds per MiB."""
-MOST_OBJECTS = 1 << 30
+MAX_OBJECTS = 1 << 30
 """Bytes of a file that programs write: a snapshot, for instance, has about 2 kB per object."""
 
 
-def read_bytes(name: str | Path, *, most: int, option: str = "") -> bytes:
+def read_bytes(name: str | Path, *, limit: int, option: str = "") -> bytes:
     """Return a file's content, or stdin's for `-`.
 
     Args:
         name: as the user gave it.
-        most: bytes; never more are read, so that a device or pipe without end does no harm.
+        limit: bytes; never more are read, so that a device or pipe without end does no harm.
         option: what named the file, for messages.
 
     Raises:
@@ -27,14 +27,14 @@ def read_bytes(name: str | Path, *, most: int, option: str = "") -> bytes:
     shown = f"{option} {name}" if option else str(name)
     try:
         if str(name) == "-":
-            data = sys.stdin.buffer.read(most + 1)
+            data = sys.stdin.buffer.read(limit + 1)
         else:
             with Path(name).open("rb") as file:
-                data = file.read(most + 1)
+                data = file.read(limit + 1)
     except OSError as error:
         raise InputError(f"{shown}: {error.strerror or error}") from error
-    if len(data) > most:
-        raise InputError(f"{shown}: larger than {_size(most)}, which is the most that is read of such a file")
+    if len(data) > limit:
+        raise InputError(f"{shown}: larger than {_size(limit)}, which is the most that is read of such a file")
     return data
 
 
@@ -42,9 +42,9 @@ def read_text(name: str | Path, *, option: str = "") -> str:
     """Return the text of a configuration, a manifest or a stack file, or stdin's for `-`.
 
     Raises:
-        InputError: it cannot be read, is larger than `MOST_TEXT`, or is not UTF-8.
+        InputError: it cannot be read, is larger than `MAX_TEXT`, or is not UTF-8.
     """
-    data = read_bytes(name, most=MOST_TEXT, option=option)
+    data = read_bytes(name, limit=MAX_TEXT, option=option)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

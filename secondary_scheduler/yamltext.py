@@ -19,7 +19,7 @@ from secondary_scheduler.errors import InputError
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_MOST_ALIASED = 1_000_000
+_MAX_ALIASED = 1_000_000
 """Values that aliases may add to a document; a few lines can otherwise stand for gigabytes."""
 _scalar = lru_cache(maxsize=65536)(plain_scalar)
 
@@ -235,7 +235,7 @@ class _Builder:
         value, size = anchored
         self._aliased += size
         self._count += size
-        if self._aliased > _MOST_ALIASED:
+        if self._aliased > _MAX_ALIASED:
             self._fail(event, "the document is too large when its aliases are expanded")
         frame = self._stack[-1] if self._stack else None
         if frame is not None and type(frame.target) is dict and frame.key is None:

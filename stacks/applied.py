@@ -37,9 +37,9 @@ from scheduler.config import (
 from stacks.settings import PlanSettings
 
 _COMMAND = "secondary-scheduler"
-_MOST_LINES = 5
-_MOST_BYTES = 8192
-_LONGEST_LINE = 400
+_MAX_LINES = 5
+_MAX_BYTES = 8192
+_MAX_LINE_LENGTH = 400
 _COMPARED = (0, 3, 4)
 """Exit codes with which it may have a result: no differences, differences, an object of the snapshot is not valid."""
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "VIRTUAL_ENV")
@@ -123,9 +123,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _first_lines(file: Path) -> list[str]:
     with file.open("rb") as stream:
-        text = stream.read(_MOST_BYTES).decode("utf-8", "replace")
+        text = stream.read(_MAX_BYTES).decode("utf-8", "replace")
     lines = ["".join(char if char.isprintable() else "�" for char in line) for line in text.splitlines()]
-    return [line[:_LONGEST_LINE] for line in lines if line.strip()][:_MOST_LINES]
+    return [line[:_MAX_LINE_LENGTH] for line in lines if line.strip()][:_MAX_LINES]
 
 
 _READ_STATE = "pulumi:pulumi:readStackResourceOutputs"

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from stacks.kubeconfig import Context
 
-_MOST_BYTES = 8 << 20
+_MAX_BYTES = 8 << 20
 _UNSUPPORTED_USER = ("auth-provider", "as", "as-groups", "as-uid")
 _UNSUPPORTED_CLUSTER = ("proxy-url", "tls-server-name")
 
@@ -78,7 +78,7 @@ class ClusterReader:
         try:
             connection.request("GET", self._url.path.rstrip("/") + path, headers=headers)
             with connection.getresponse() as answer:
-                content = answer.read(_MOST_BYTES + 1)
+                content = answer.read(_MAX_BYTES + 1)
         except TimeoutError:
             raise Late(self._seconds) from None
         except (OSError, http.client.HTTPException) as error:
@@ -87,7 +87,7 @@ class ClusterReader:
             connection.close()
         if answer.status == 404:
             return None
-        if answer.status != 200 or len(content) > _MOST_BYTES:
+        if answer.status != 200 or len(content) > _MAX_BYTES:
             raise NotAsked(_refusal(path, answer.status))
         try:
             document = json.loads(content)

@@ -23,8 +23,8 @@ from stacks.settings import StackSettings
 
 PATIENCE_SECONDS: Final = 5.0
 _PART_OF, _INSTANCE = "app.kubernetes.io/part-of", "app.kubernetes.io/instance"
-_MOST_NAMED: Final = 3
-_MOST_CHARACTERS: Final = 200
+_MAX_NAMED: Final = 3
+_MAX_CHARACTERS: Final = 200
 """Of an image: the API server takes nearly any text."""
 _CRD: Final = "CustomResourceDefinition"
 _PATHS: Final = {
@@ -146,7 +146,7 @@ def judge(
     others = {name: owner for name, owner in answers.owners.items() if name != settings.namespace}
     if others and settings.install_mode != "none" and not any(not shared.of_plugin for shared in answers.shared):
         listed = ", ".join(
-            f"{name} (stack {owner or 'unknown'})" for name, owner in sorted(others.items())[:_MOST_NAMED]
+            f"{name} (stack {owner or 'unknown'})" for name, owner in sorted(others.items())[:_MAX_NAMED]
         )
         # Whoever may make a namespace may label it so: that must not keep anybody from installing.
         yield Problem(
@@ -276,4 +276,4 @@ def _image(deployment: Json) -> str:
         image = str(deployment["spec"]["template"]["spec"]["containers"][0]["image"])
     except (KeyError, IndexError, TypeError):
         return "image unknown"
-    return "".join(character if character.isprintable() else "?" for character in image[:_MOST_CHARACTERS])
+    return "".join(character if character.isprintable() else "?" for character in image[:_MAX_CHARACTERS])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
-MOST_BYTES = 150_000
+MAX_BYTES = 150_000
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
@@ -127,8 +127,8 @@ def _keep(page: Page, file: Path) -> None:
     page.screenshot(path=file)
     file.write_bytes(recompressed(file.read_bytes()))
     print(f"{file.relative_to(ROOT)}: {file.stat().st_size:,} bytes")
-    if file.stat().st_size > MOST_BYTES:
-        raise SystemExit(f"{file}: larger than {MOST_BYTES:,} bytes")
+    if file.stat().st_size > MAX_BYTES:
+        raise SystemExit(f"{file}: larger than {MAX_BYTES:,} bytes")
 
 
 def _take_documented(address: str, views: Sequence[View]) -> None:

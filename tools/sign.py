@@ -51,7 +51,7 @@ _NO_LOG = "--tlog-upload=false"
 _IGNORE_LOG = "--insecure-ignore-tlog=true"
 _PASSWORD = "COSIGN_PASSWORD"  # noqa: S105 - the name of a variable
 _SECONDS = 300
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 Statement = dict[str, Any]
 
 
@@ -81,8 +81,8 @@ class Cosign:
             words = [line.strip() for line in done.stderr.decode(errors="replace").splitlines() if line.strip()]
             reason = next((line for line in words if line.startswith("Error:")), words[-1] if words else "no output")
             raise SignError(f"cosign {arguments[0]}: {reason.removeprefix('Error: ')[:400]}")
-        if len(done.stdout) > _MOST_BYTES:
-            raise SignError(f"cosign {arguments[0]} answered with more than {_MOST_BYTES >> 20} MiB")
+        if len(done.stdout) > _MAX_BYTES:
+            raise SignError(f"cosign {arguments[0]} answered with more than {_MAX_BYTES >> 20} MiB")
         return done.stdout.decode()
 
 
@@ -163,8 +163,8 @@ def provenance(builder: str = BUILDER, base_lock: Path = BASE_LOCK, part: str = 
 def read_bill(file: Path) -> dict[str, Any]:
     """A CycloneDX bill of materials as JSON."""
     try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise SignError(f"{file} has more than {_MOST_BYTES >> 20} MiB")
+        if file.stat().st_size > _MAX_BYTES:
+            raise SignError(f"{file} has more than {_MAX_BYTES >> 20} MiB")
         bill = json.loads(file.read_bytes())
     except OSError as error:
         raise SignError(f"{file}: {error.strerror}; make image writes it, or tools/sbom.py FILE") from None

@@ -17,7 +17,7 @@ from devcluster.progress import SilentReporter
 from devcluster.toolchain import binaries
 
 _SERVERS = ["etcd", "kube-apiserver", "kube-scheduler"]
-_MOST_PODS = 1000
+_MAX_PODS = 1000
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,7 +58,7 @@ def _cells(options: argparse.Namespace) -> Iterator[Cell]:
     ways = [Way(way) for way in options.way or list(Way)]
     for number in range(options.rounds):
         for rate in options.rate or (10, 100):
-            pods = min(int(rate * options.seconds), _MOST_PODS)
+            pods = min(int(rate * options.seconds), _MAX_PODS)
             for fill in options.fill or (50, 80, 95):
                 for way in ways:
                     yield Cell(options.nodes, fill, rate, pods, way, seed=number + 1)

@@ -17,7 +17,7 @@ from .values import Subdomain
 KEY = "optIn"
 DEFAULT_SCHEDULER = "default-scheduler"
 Guard = Literal["Off", "Warn", "Deny"]
-_LONGEST_NAME = 180
+_MAX_NAME_LENGTH = 180
 """Of a schedulerName, which is part of the policy's name."""
 
 
@@ -175,5 +175,5 @@ def _wrong_profiles(
 def _wrong_name(name: str, place: Loc) -> Iterator[Problem]:
     if name == DEFAULT_SCHEDULER:
         yield Problem(place, f"pods have {name} anyway; nothing has to opt in")
-    elif len(name) > _LONGEST_NAME:
-        yield Problem(place, f"the schedulerName has {len(name)} characters; with optIn at most {_LONGEST_NAME}")
+    elif len(name) > _MAX_NAME_LENGTH:
+        yield Problem(place, f"the schedulerName has {len(name)} characters; with optIn at most {_MAX_NAME_LENGTH}")

@@ -8,7 +8,7 @@ from scheduler.catalog import is_label
 from scheduler.config import Problem
 
 KEY = "scrapeNamespaces"
-_MOST = 32
+_LIMIT = 32
 
 
 def scrape_problems(namespaces: Sequence[str], mode: str, *, upstream: bool, network_policy: bool) -> list[Problem]:
@@ -22,8 +22,8 @@ def scrape_problems(namespaces: Sequence[str], mode: str, *, upstream: bool, net
     """
     wrong = "is not the name of a namespace; write lower case letters, digits and '-', at most 63 of them"
     problems = [Problem((KEY, index), wrong) for index, name in enumerate(namespaces) if not is_label(name)]
-    if len(namespaces) > _MOST:
-        problems.append(Problem((KEY,), f"must have at most {_MOST} items, not {len(namespaces)}"))
+    if len(namespaces) > _LIMIT:
+        problems.append(Problem((KEY,), f"must have at most {_LIMIT} items, not {len(namespaces)}"))
     if namespaces and upstream and mode != "direct":
         message = "needs this project's operator, or mode direct: upstream's makes no NetworkPolicy; remove it"
         problems.append(Problem((KEY,), message))

@@ -22,7 +22,7 @@ from scheduler.catalog.args_intree import (
     is_subdomain as is_subdomain,
 )
 from scheduler.catalog.args_schedulerplugins import (
-    MOST_AVOID_SECONDS as MOST_AVOID_SECONDS,
+    MAX_AVOID_SECONDS as MAX_AVOID_SECONDS,
     CoschedulingArgs as CoschedulingArgs,
     NetworkOverheadArgs as NetworkOverheadArgs,
     NodeMetadataArgs as NodeMetadataArgs,

@@ -190,7 +190,7 @@ class SySchedArgs(ArgsModel):
     default_profile_name: str = "all-syscalls"
 
 
-MOST_AVOID_SECONDS = 300
+MAX_AVOID_SECONDS = 300
 """So long a kubelet's rejection is remembered."""
 
 
@@ -212,5 +212,5 @@ class SharedNodesArgs(ArgsModel):
         for name, percent in (("cpu", self.headroom.cpu), ("memory", self.headroom.memory)):
             if not 0 <= percent < 100:
                 yield ("headroom", name), f"{percent} is not between 0 and 99"
-        if not 0 <= self.avoid_seconds <= MOST_AVOID_SECONDS:
-            yield ("avoidSeconds",), f"{self.avoid_seconds} is not between 0 and {MOST_AVOID_SECONDS}"
+        if not 0 <= self.avoid_seconds <= MAX_AVOID_SECONDS:
+            yield ("avoidSeconds",), f"{self.avoid_seconds} is not between 0 and {MAX_AVOID_SECONDS}"

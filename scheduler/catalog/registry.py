@@ -55,7 +55,7 @@ INSTANCE_NAME = "cluster"
 OPERAND = "secondary-scheduler"
 CANARY_SUFFIX = "-canary"
 """Suffix of the names of canaries, and of the profiles in their configuration."""
-_LONGEST_OPERAND = 39
+_MAX_OPERAND_LENGTH = 39
 """Services and label values are named after it, with at most 63 characters."""
 
 LOG_VERBOSITY = {"Normal": 2, "Debug": 4, "Trace": 6, "TraceAll": 8}
@@ -220,9 +220,9 @@ def operand_name(instance: str) -> str:
         return OPERAND
     operand = f"{OPERAND}-{instance}"
     reserved = operand == f"{OPERAND}-operator" or operand.endswith(_OF_COMPANIONS)
-    if len(operand) > _LONGEST_OPERAND or "." in instance or reserved:
+    if len(operand) > _MAX_OPERAND_LENGTH or "." in instance or reserved:
         digest = hashlib.sha256(instance.encode()).hexdigest()[:8]
-        operand = f"{operand[: _LONGEST_OPERAND - 9].replace('.', '-').rstrip('-')}-{digest}"
+        operand = f"{operand[: _MAX_OPERAND_LENGTH - 9].replace('.', '-').rstrip('-')}-{digest}"
     return operand
 
 

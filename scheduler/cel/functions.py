@@ -367,13 +367,13 @@ def _comparing(holds: Callable[[int], Value]) -> Function:
 
 def _includes(scope: Scope, value: Value, wanted: Value) -> Value:
     if type(value) is list:
-        if len(value) > _MOST_VALUES:
-            raise CelError(f"'includes' function cannot be applied to lists longer than {_MOST_VALUES} values")
+        if len(value) > _MAX_VALUES:
+            raise CelError(f"'includes' function cannot be applied to lists longer than {_MAX_VALUES} values")
         return any(equal(element, wanted, scope.spend) for element in value)
     return equal(value, wanted, scope.spend)
 
 
-_MOST_VALUES = 48
+_MAX_VALUES = 48
 
 
 def _equals(scope: Scope, left: Value, right: Value) -> Value:

@@ -17,7 +17,7 @@ from scheduler.config.problems import Problem, message_of, path_text
 M = TypeVar("M", bound=BaseModel)
 
 _BELONGS = "it belongs under"
-_MOST_ROUNDS = 8
+_MAX_ROUNDS = 8
 """So often the rest is decoded again; what is taken out can only uncover what is around it."""
 _LOST_INDENTATION = 3
 """With this many keys that belong deeper, the whole file has lost its indentation."""
@@ -46,7 +46,7 @@ class Usable:
         `ignored` are keys there that are no fields.
         """
         whole = True
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             data = self._document.value_at(loc)
             data = {key: value for key, value in (data or {}).items() if key not in ignored}
             try:

@@ -30,8 +30,8 @@ SHADOW_SHARE: Final = 0.05
 LONG_QUEUE: Final = 100
 """Where so many pods are ready to be tried, nothing is compared."""
 _BURST_SECONDS: Final = 0.05
-_MOST_DIFFERENCES: Final = 500
-_MOST_BYTES: Final = 4 << 20
+_MAX_DIFFERENCES: Final = 500
+_MAX_BYTES: Final = 4 << 20
 _OUTCOMES: Final = {
     Change.SAME: "sameNode",
     Change.MOVED: "otherNode",
@@ -148,7 +148,7 @@ class Shadows:
         encoded = _encode(difference)
         self._differences[pod.uid] = pod.namespace, encoded
         self._bytes += len(encoded)
-        while len(self._differences) > _MOST_DIFFERENCES or self._bytes > _MOST_BYTES:
+        while len(self._differences) > _MAX_DIFFERENCES or self._bytes > _MAX_BYTES:
             self._forget(next(iter(self._differences)))
 
     def _forget(self, uid: str) -> None:

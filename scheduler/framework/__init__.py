@@ -131,7 +131,7 @@ from scheduler.framework.interface import (
     YieldingFilter as YieldingFilter,
 )
 from scheduler.framework.load import (
-    MOST_AHEAD as MOST_AHEAD,
+    MAX_AHEAD as MAX_AHEAD,
     REPORT_INTERVAL as REPORT_INTERVAL,
     LoadColumns as LoadColumns,
     LoadReading as LoadReading,

@@ -12,7 +12,7 @@ from scheduler.framework.status import BoolArray, FloatArray
 REPORT_INTERVAL = 60.0
 """Seconds before the end of the window from which on a pod's use is taken to be missing in it (upstream's constant)."""
 
-MOST_AHEAD = 60.0
+MAX_AHEAD = 60.0
 """Seconds by which the time of a sample may be ahead of this machine's clock: clocks differ, and Kubernetes allows as
 much for the times of tokens. A sample further ahead says nothing about its age, and would not get old."""
 
@@ -117,9 +117,9 @@ def is_fresh(sampled_at: float | FloatArray, now: float, max_age: float) -> bool
 
     Args:
         sampled_at: time of the sample, seconds since the epoch; 0: not known, which counts as fresh. More than
-            `MOST_AHEAD` after `now` is not.
+            `MAX_AHEAD` after `now` is not.
         now: the time to judge by, seconds since the epoch.
         max_age: the oldest age that is fresh, in seconds.
     """
     age = now - sampled_at
-    return (sampled_at == 0.0) | ((age >= -MOST_AHEAD) & (age <= max_age))
+    return (sampled_at == 0.0) | ((age >= -MAX_AHEAD) & (age <= max_age))

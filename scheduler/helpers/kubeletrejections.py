@@ -6,10 +6,10 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
 
-from scheduler.catalog import MOST_AVOID_SECONDS
+from scheduler.catalog import MAX_AVOID_SECONDS
 from scheduler.framework import MonotonicSeconds, Objects
 
-_MOST_NODES: Final = 10_000
+_MAX_NODES: Final = 10_000
 _PREFIX: Final = "OutOf"
 
 
@@ -24,7 +24,7 @@ class KubeletRejections:
         key = (node, reason.removeprefix(_PREFIX))
         self._at[key] = now
         self._at.move_to_end(key)
-        while self._at and (len(self._at) > _MOST_NODES or now - next(iter(self._at.values())) > MOST_AVOID_SECONDS):
+        while self._at and (len(self._at) > _MAX_NODES or now - next(iter(self._at.values())) > MAX_AVOID_SECONDS):
             self._at.popitem(last=False)
 
     def since(self, moment: MonotonicSeconds) -> Mapping[str, frozenset[str]]:

@@ -14,7 +14,7 @@ from scheduler.kube.model import Pod
 
 _HIGHEST_PRIORITY = 2**31 - 1
 """Of a pod whose priority cannot be read: it is nobody's victim."""
-_MOST_LABELS = 4096
+_MAX_LABELS = 4096
 _CONTAINER = ("name", "restartPolicy", "ports")
 """Fields of a container, beside its requests, from which it is known what it occupies."""
 _STATUS = ("conditions", "containerStatuses", "initContainerStatuses", "startTime")
@@ -48,7 +48,7 @@ def salvage_pod(content: Any, error: str) -> UnreadablePod | None:
         "metadata": {
             **_texts(metadata, "uid", "name", "namespace", "resourceVersion", "deletionTimestamp", "creationTimestamp"),
             # More than these are not read, of no object.
-            "labels": _texts(labels, *itertools.islice(labels, _MOST_LABELS)),
+            "labels": _texts(labels, *itertools.islice(labels, _MAX_LABELS)),
         },
         "spec": {**_texts(spec, "nodeName", "schedulerName"), "priority": _priority(spec)},
         "status": _texts(status, "phase"),

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from scheduler.framework import MOST_AHEAD, LoadReading, is_fresh
+from scheduler.framework import MAX_AHEAD, LoadReading, is_fresh
 from scheduler.load.settings import LoadError, LoadSource
 
 _RETRY_SECONDS = 5.0
@@ -122,7 +122,7 @@ class Collector:
     def _note_newest(self, times: list[float]) -> None:
         now = self._clock()
         # What is too far ahead must not hide how old the others are.
-        newest = max((at for at in times if at - now <= MOST_AHEAD), default=math.inf)
+        newest = max((at for at in times if at - now <= MAX_AHEAD), default=math.inf)
         if newest < math.inf:
             # A source whose clock is a little ahead must not make its samples look younger than they can be.
             self._newest_sample = min(newest, now)

@@ -15,7 +15,7 @@ from scheduler.kube.primitives import INT64_MAX
 # Which system calls a pod may make, as sets of bits.
 
 _KIND = "SeccompProfile"
-_MOST_CALLS = 4096
+_MAX_CALLS = 4096
 """Names of system calls that get a bit; Linux has some five hundred."""
 _ALLOWING_ACTIONS = frozenset({"SCMP_ACT_ALLOW", "SCMP_ACT_LOG"})
 
@@ -29,7 +29,7 @@ class Profiles:
     Attributes:
         version: changes when the calls of some pods have changed.
         width: bits in use.
-        left_out: whether profiles name more than `_MOST_CALLS` calls: those that came last do not count.
+        left_out: whether profiles name more than `_MAX_CALLS` calls: those that came last do not count.
     """
 
     def __init__(self, default: Name) -> None:
@@ -91,7 +91,7 @@ class Profiles:
                 for call in rule.names:
                     bit = self._bits.get(call)
                     if bit is None:
-                        if len(self._bits) >= _MOST_CALLS:
+                        if len(self._bits) >= _MAX_CALLS:
                             self.left_out = True
                             continue
                         bit = self._bits[call] = len(self._bits)

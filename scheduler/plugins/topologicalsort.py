@@ -89,7 +89,7 @@ class Waves:
 class TopologyOrders:
     """The orders of AppGroups, made once per change: a key is asked for whenever a pod joins the queue."""
 
-    _MOST = 1024
+    _LIMIT = 1024
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[AppGroup, Mapping[str, int]]] = {}
@@ -98,7 +98,7 @@ class TopologyOrders:
         """Return the places by workload selector; of one that is listed twice the first."""
         known = self._known.get(group.metadata.key)
         if known is None or known[0] is not group:
-            if len(self._known) >= self._MOST:
+            if len(self._known) >= self._LIMIT:
                 self._known.clear()
             order = {entry.workload.selector: entry.index for entry in reversed(group.status.topology_order)}
             known = self._known[group.metadata.key] = group, order

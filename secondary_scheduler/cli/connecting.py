@@ -21,7 +21,7 @@ import yaml
 
 from scheduler.kube.client import ClientConfig, ConfigError
 from secondary_scheduler.cli.errors import InputError, printable
-from secondary_scheduler.files import MOST_TEXT, read_bytes
+from secondary_scheduler.files import MAX_TEXT, read_bytes
 
 _LOGINS = ("exec", "auth-provider")
 _IMPERSONATION = ("as", "as-groups", "as-uid", "as-user-extra")
@@ -223,7 +223,7 @@ def _files(kubeconfig: Path | None) -> list[Path]:
 def _document(file: Path) -> Mapping[str, Any]:
     """Read a kubeconfig; a message never shows its content."""
     try:
-        document = yaml.safe_load(read_bytes(file, most=MOST_TEXT))
+        document = yaml.safe_load(read_bytes(file, limit=MAX_TEXT))
     except InputError as error:
         raise ConfigError(str(error)) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

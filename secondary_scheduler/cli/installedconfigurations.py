@@ -18,7 +18,7 @@ from secondary_scheduler.cli.storedconfigurations import InstalledConfiguration,
 from secondary_scheduler.clustersnapshot.measuring import LoadOrigin, as_scheduled
 from secondary_scheduler.clustersnapshot.reading import Document
 from secondary_scheduler.clusterstatus.installations import (
-    MOST_INSTANCES,
+    MAX_INSTANCES,
     CallerLimits,
     Installations,
     installations_of,
@@ -174,7 +174,7 @@ def _installed(config: ClientConfig, namespace: str | None, limits: CallerLimits
 def _mounted(
     instances: Sequence[Instance], read: Installations
 ) -> Iterator[tuple[InstalledConfiguration, Configuration | str]]:
-    for instance in instances[:MOST_INSTANCES]:
+    for instance in instances[:MAX_INSTANCES]:
         if instance.scheduler is not None and instance.configuration:
             component = instance.scheduler.component
             installed = InstalledConfiguration(f"{component.namespace}/{component.name}", instance.configuration)

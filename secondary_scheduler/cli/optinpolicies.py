@@ -164,10 +164,10 @@ def read_policies(connection: SyncConnection, version: str) -> list[Policy]:
         KubeError: they cannot be listed.
     """
     group = f"{MUTATING_POLICY_GROUP}/{version}"
-    objects = list(list_items(connection, api_path(group, "mutatingadmissionpolicies"), _LABEL, most=_LIMIT))
+    objects = list(list_items(connection, api_path(group, "mutatingadmissionpolicies"), _LABEL, limit=_LIMIT))
     # Every binding, as one that was made by hand may have no label.
     bound: dict[str, list[Binding]] = {}
-    for item in list_items(connection, api_path(group, "mutatingadmissionpolicybindings"), most=_LIMIT):
+    for item in list_items(connection, api_path(group, "mutatingadmissionpolicybindings"), limit=_LIMIT):
         spec = _mapping(item.get("spec"))
         binding = _binding(_mapping(spec.get("matchResources")))
         if binding is not None:
@@ -185,7 +185,7 @@ def foreign_policies(connection: SyncConnection, version: str, expected: Collect
     """
     group = f"{MUTATING_POLICY_GROUP}/{version}"
     names = []
-    for item in list_items(connection, api_path(group, "mutatingadmissionpolicies"), most=_LIMIT):
+    for item in list_items(connection, api_path(group, "mutatingadmissionpolicies"), limit=_LIMIT):
         metadata = _mapping(item.get("metadata"))
         name, labels = str(metadata.get("name")), _mapping(metadata.get("labels"))
         ours = name in expected and labels.get("app.kubernetes.io/component") == OPT_IN_COMPONENT

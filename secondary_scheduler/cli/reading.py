@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.files import MOST_TEXT, read_bytes
+from secondary_scheduler.files import MAX_TEXT, read_bytes
 
 if TYPE_CHECKING:
     from scheduler.config import Flavour
@@ -23,7 +23,7 @@ def require_file(name: Path | None, option: str) -> None:
         InputError: there is no such file, or it cannot be read.
     """
     if name is not None:
-        read_bytes(name, most=MOST_TEXT, option=option)
+        read_bytes(name, limit=MAX_TEXT, option=option)
 
 
 def require_writable(file: Path, option: str) -> None:

@@ -22,7 +22,7 @@ API_VERSION: Final = "operator.openshift.io/v1"
 Json = Mapping[str, Any]
 Place = tuple[str, str]
 """Namespace and name."""
-MOST_INSTANCES = 50
+MAX_INSTANCES = 50
 _MAX_LISTED = 5000
 _TIMEOUT = 15.0
 """Objects of a kind that are looked at; a namespace with more has another purpose."""
@@ -122,7 +122,7 @@ def read_installations(
         if listed is not None:
             leases_read.add(place)
             leases |= {place_of(lease): lease for lease in listed}
-    schedulers = [each for each in components if each.component.role == "scheduler"][:MOST_INSTANCES]
+    schedulers = [each for each in components if each.component.role == "scheduler"][:MAX_INSTANCES]
     configurations = {
         place_of(each.deployment): text
         for each in schedulers

@@ -38,7 +38,7 @@ from scheduler.operand import SECURE_PORT
 from secondary_scheduler.clusterstatus.health import is_without_replica
 from secondary_scheduler.clusterstatus.installations import (
     KIND,
-    MOST_INSTANCES,
+    MAX_INSTANCES,
     DeployedComponent,
     Installations,
     Json,
@@ -295,7 +295,7 @@ def instances_of(read: Installations) -> list[Instance]:
         # Where Deployments may be read, a Lease without one is left over.
         if place[0] not in read.deployments_read and is_schedulers(lease) and not place[1].endswith(CANARY_SUFFIX):
             instances.append(Instance(place, None, None, lease, False, True, ""))
-    return instances[:MOST_INSTANCES]
+    return instances[:MAX_INSTANCES]
 
 
 def _instance(

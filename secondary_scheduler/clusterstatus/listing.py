@@ -45,7 +45,7 @@ def _like(connection: SyncConnection, kind: str, namespace: str, name: str) -> s
         pass  # who may read pods of a namespace need not be allowed to read the namespace
     try:
         everywhere = api_path(API_VERSIONS[kind], f"{kind}s")
-        named = list_items(connection, everywhere, {"fieldSelector": f"metadata.name={name}"}, most=_MAX_SUGGESTIONS)
+        named = list_items(connection, everywhere, {"fieldSelector": f"metadata.name={name}"}, limit=_MAX_SUGGESTIONS)
         places = sorted(str(part(item, "metadata").get("namespace")) for item in named)
     except KubeError:
         places = []
@@ -56,7 +56,7 @@ def _like(connection: SyncConnection, kind: str, namespace: str, name: str) -> s
 
 def _did_you_mean(connection: SyncConnection, kind: str, namespace: str | None, name: str) -> str:
     try:
-        items = list_items(connection, api_path(API_VERSIONS[kind], f"{kind}s", namespace=namespace), most=_MAX_NAMES)
+        items = list_items(connection, api_path(API_VERSIONS[kind], f"{kind}s", namespace=namespace), limit=_MAX_NAMES)
         names = [str(part(item, "metadata").get("name")) for item in items]
     except KubeError:
         return ""
@@ -88,7 +88,7 @@ def name_of(pod: Mapping[str, Any]) -> str:
 
 _PAGE = 200
 _MAX_NAMED = 5
-MOST_OBJECTS = 500_000
+MAX_OBJECTS = 500_000
 """Objects of one list that are read."""
 
 
@@ -97,7 +97,7 @@ def list_items(
     path: str,
     params: Mapping[str, str | int] | None = None,
     *,
-    most: int = MOST_OBJECTS,
+    limit: int = MAX_OBJECTS,
 ) -> Iterator[dict[str, Any]]:
     """Yield the objects of a list; what is no object is left out. Pages are made shorter where objects are long.
 
@@ -105,7 +105,7 @@ def list_items(
         connection: its `max_bytes` bounds what is in memory.
         path: of the collection.
         params: such as `labelSelector`.
-        most: objects; the rest is left out.
+        limit: objects; the rest is left out.
 
     Raises:
         KubeError: a page cannot be had.
@@ -116,14 +116,14 @@ def list_items(
         try:
             page = read_object(connection.get(path, {**query, "continue": token} if token else query), path)
         except ResponseTooLarge:
-            limit = int(query["limit"])
-            if limit <= 1:
+            page_size = int(query["limit"])
+            if page_size <= 1:
                 raise
-            query["limit"] = max(1, limit // 8)
+            query["limit"] = max(1, page_size // 8)
             continue
         for item in page.get("items") or ():
             if isinstance(item, dict):
-                if count == most:
+                if count == limit:
                     return
                 count += 1
                 yield item

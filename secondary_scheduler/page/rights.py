@@ -17,7 +17,7 @@ from secondary_scheduler.views.asking import Refused
 
 AUDIENCE: Final = "secondary-scheduler-page"
 """Of a token that somebody types into the form: whoever takes over the page cannot use it at the API server."""
-MOST_NAMESPACES: Final = 10
+MAX_NAMESPACES: Final = 10
 NODES, PODS, CONFIGURATION, LEASE = "nodes", "pods", "configuration", "lease"
 _PER_SECOND, _BURST = 5.0, 60
 """Pages per user: one of them takes a tenth of a second of the processor with 5,000 nodes."""
@@ -78,9 +78,9 @@ def named_namespaces(text: str) -> tuple[str, ...]:
     Raises:
         Refused: too many, or one that cannot be.
     """
-    names = tuple(sorted({name.strip() for name in re.split(r"[,\s]+", text[: MOST_NAMESPACES * 100]) if name.strip()}))
-    if not 0 < len(names) <= MOST_NAMESPACES:
-        raise Refused(400, f"name one to {MOST_NAMESPACES} namespaces, with commas between them")
+    names = tuple(sorted({name.strip() for name in re.split(r"[,\s]+", text[: MAX_NAMESPACES * 100]) if name.strip()}))
+    if not 0 < len(names) <= MAX_NAMESPACES:
+        raise Refused(400, f"name one to {MAX_NAMESPACES} namespaces, with commas between them")
     if not all(is_label(name) for name in names):
         raise Refused(400, "a namespace has lower-case letters, digits and dashes, 63 at most")
     return names

@@ -29,7 +29,7 @@ from secondary_scheduler.page.rights import (
     AUDIENCE,
     CONFIGURATION,
     LEASE,
-    MOST_NAMESPACES,
+    MAX_NAMESPACES,
     NODES,
     Reviewer,
     Rights,
@@ -59,7 +59,7 @@ COOKIE: Final = "__Host-session"
 MAX_SESSIONS: Final = 256
 MAX_SESSIONS_OF_A_USER: Final = 16
 IDLE_SECONDS: Final = 30 * 60.0
-LONGEST_SECONDS: Final = 8 * 3600.0
+MAX_SECONDS: Final = 8 * 3600.0
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class Sessions:
         session = self._sessions.get(digest)
         if session is None:
             return None
-        if now - session.used >= IDLE_SECONDS or now - session.began >= LONGEST_SECONDS:
+        if now - session.used >= IDLE_SECONDS or now - session.began >= MAX_SECONDS:
             del self._sessions[digest]
             return None
         session.used = now
@@ -412,7 +412,7 @@ def _text_of(
         "has_time": True,
         "version": __version__,
         "account": account,
-        "most_namespaces": MOST_NAMESPACES,
+        "most_namespaces": MAX_NAMESPACES,
     }
     return rendering.render(shown.template, **values, **shown.values)
 

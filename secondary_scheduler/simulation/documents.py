@@ -16,7 +16,7 @@ from scheduler.config import path_text
 from scheduler.framework import PodInfo
 from scheduler.kube.model import POD_GROUP_LABEL
 from secondary_scheduler.errors import InputError
-from secondary_scheduler.files import MOST_OBJECTS, read_bytes
+from secondary_scheduler.files import MAX_OBJECTS, read_bytes
 from secondary_scheduler.simulation.report import Place, Report, with_field
 
 OLD_GROUP = "scheduling.sigs.k8s.io"
@@ -135,7 +135,7 @@ def read_objects(file: str) -> bytes:
     Raises:
         InputError: it cannot be read, or is larger than any snapshot.
     """
-    return read_bytes(file, most=MOST_OBJECTS).removeprefix(_BOM)
+    return read_bytes(file, limit=MAX_OBJECTS).removeprefix(_BOM)
 
 
 def position(data: bytes, offset: int) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from scheduler.engine import AnswerRecord, AttemptPipeline, RecordedAnswers
 from scheduler.framework import Answered, Asking
-from secondary_scheduler.files import MOST_OBJECTS, read_bytes
+from secondary_scheduler.files import MAX_OBJECTS, read_bytes
 from secondary_scheduler.simulation.report import Place, Report, with_field
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ def read_recording(name: str, report: Report) -> RecordedAnswers:
     """
     records = []
     decoder = msgspec.json.Decoder(AnswerRecord)
-    for number, line in enumerate(read_bytes(name, most=MOST_OBJECTS, option="--extender-recording").splitlines(), 1):
+    for number, line in enumerate(read_bytes(name, limit=MAX_OBJECTS, option="--extender-recording").splitlines(), 1):
         if _MARK not in line:
             continue
         try:

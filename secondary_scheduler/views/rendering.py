@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from secondary_scheduler.views.decisions import score_matrix
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_LONGEST = 300
+_MAX_LENGTH = 300
 """Characters of a text that are shown; a page must stay readable whatever a label holds."""
 _WORD_STARTS = re.compile(r"(?<=\.)|(?<=[a-z0-9])(?=[A-Z])")
 
@@ -78,7 +78,7 @@ def static_response(name: str) -> web.Response:
 def shown_text(value: object) -> str:
     """Return one line without characters that reorder or hide others, cut where it is long."""
     text = str(value)
-    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    text = text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"
     return text if text.isprintable() else "".join(char if char.isprintable() else "�" for char in text)
 
 

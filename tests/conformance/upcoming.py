@@ -44,7 +44,7 @@ _GATE = re.compile(r"^\s+kube:(\w+)=true\|false \((\w+) - default=(true|false)\)
 _FLAG = re.compile(r"^\s+(?:-\w, )?--([\w-]+)", re.MULTILINE)
 _SCORE = re.compile(r"score of (\S+) on ")
 _OUTCOME = re.compile(r"outcome: real (\w+) \(.*\), ours (\w+) \(")
-_MOST_EXAMPLES = 3
+_MAX_EXAMPLES = 3
 
 
 def gates(usage: str) -> dict[str, str]:
@@ -107,7 +107,7 @@ class Differences:
     def lines(self) -> Iterator[str]:
         """Yield what differs, the most frequent first."""
         for kind, number in self.number.most_common():
-            yield f"  {kind}: {number} cases, such as {'; '.join(self.shown_by[kind][:_MOST_EXAMPLES])}"
+            yield f"  {kind}: {number} cases, such as {'; '.join(self.shown_by[kind][:_MAX_EXAMPLES])}"
 
 
 def kinds_of(report: str) -> set[str]:

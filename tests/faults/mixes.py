@@ -25,7 +25,7 @@ from tests.faults.warm import WarmStarts
 _BIND: dict[str, Any] = {"verb": "create", "resource": "pods/binding"}
 _WATCH: dict[str, Any] = {"verb": "watch"}
 _WRITES: dict[str, Any] = {"verb": "create|update|patch"}
-_LONGEST_BIND_SECONDS = 4.0
+_MAX_BIND_SECONDS = 4.0
 """Less than a Lease lasts: a Binding that outlives its sender's Lease is no fault of the sender."""
 _END_SECONDS = 90.0
 _PATIENCE_SECONDS = 240.0
@@ -190,7 +190,7 @@ async def _grow_nodes(cast: Cast) -> None:
 
 FAULTS: dict[str, Fault] = {
     "answers of Bindings are lost": _requests(lambda draw: faults.lose_answer(), 0.5, **_BIND),
-    "Bindings are slow": _requests(lambda draw: faults.delay(draw.uniform(0.2, _LONGEST_BIND_SECONDS)), 0.5, **_BIND),
+    "Bindings are slow": _requests(lambda draw: faults.delay(draw.uniform(0.2, _MAX_BIND_SECONDS)), 0.5, **_BIND),
     "Bindings do not arrive": _requests(lambda draw: faults.reset(), 0.5, **_BIND),
     "Bindings are answered with an error": _requests(
         lambda draw: faults.answer(draw.choice((500, 503, 409, 403)), "etcdserver: request timed out"), 0.5, **_BIND

@@ -36,7 +36,7 @@ _HOP_BY_HOP = frozenset(
     {"host", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "content-length"}
 )
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_LONGEST_LINE = 64 << 20
+_MAX_LINE_LENGTH = 64 << 20
 
 
 class Plane(Protocol):
@@ -170,7 +170,7 @@ class Exchange:
         rest = b""
         async for chunk in answer.content.iter_any():
             *lines, rest = (rest + chunk).split(b"\n")
-            assert len(rest) < _LONGEST_LINE
+            assert len(rest) < _MAX_LINE_LENGTH
             for line in lines:
                 for written in edit.line(line + b"\n"):
                     await response.write(written)

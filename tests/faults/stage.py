@@ -34,7 +34,7 @@ _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _MUTANTS_WITHIN_SECONDS = 8.0
 """A mutant that loses pods need not be waited for as long as a scheduler that might be slow."""
 _READ_SINGLY = 3
-_MOST_DELETIONS = 10
+_MAX_DELETIONS = 10
 GANGS: Json = {
     "plugins": {
         "queueSort": {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]},
@@ -304,7 +304,7 @@ class Stage:
 
     async def _delete_all(self, kind: str) -> None:
         # Of ten thousand objects, a request deletes as many as it has time for.
-        for _ in range(_MOST_DELETIONS):
+        for _ in range(_MAX_DELETIONS):
             with contextlib.suppress(TimeoutError):
                 await self.api.delete_all(kind, self.namespace)
                 return

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-_LONGEST_MESSAGE = 1 << 20
+_MAX_MESSAGE_LENGTH = 1 << 20
 
 
 class WarmProcess:
@@ -80,7 +80,7 @@ class WarmStarts:
                 sys.executable, "-m", "tests.faults.warm", str(theirs.fileno()),
                 pass_fds=[theirs.fileno()], env=environment, stdin=asyncio.subprocess.DEVNULL,
             )  # fmt: skip
-        reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=_LONGEST_MESSAGE)
+        reader, self._writer = await asyncio.open_unix_connection(sock=ours, limit=_MAX_MESSAGE_LENGTH)
         self._reader = asyncio.create_task(self._read(reader))
         return self
 
@@ -163,7 +163,7 @@ class _Forker:
                 self._reap()
             if self._connection not in ready:
                 continue
-            received = self._connection.recv(_LONGEST_MESSAGE)
+            received = self._connection.recv(_MAX_MESSAGE_LENGTH)
             if not received:
                 self._end_all()
                 return None

@@ -35,7 +35,7 @@ NAME = "secondary-scheduler"
 GROUP, VERSION, PLURAL = "operator.openshift.io", "v1", "secondaryschedulers"
 SPEC_HASH = "operator.openshift.io/spec-hash"
 _VERBOSITY = {"Normal": 2, "Debug": 4, "Trace": 6, "TraceAll": 8}
-_FIRST_BACK_OFF, _LONGEST_BACK_OFF = 0.005, 1000.0
+_FIRST_BACK_OFF, _MAX_BACK_OFF = 0.005, 1000.0
 _WATCH_SECONDS = 2
 Key = tuple[str, str]
 
@@ -140,7 +140,7 @@ class FakeUpstreamOperator:
                 self.errors.append(str(error))
                 failed = self._failures.get(key, 0)
                 self._failures[key] = failed + 1
-                self._enqueue(key, min(_FIRST_BACK_OFF * 2**failed, _LONGEST_BACK_OFF))
+                self._enqueue(key, min(_FIRST_BACK_OFF * 2**failed, _MAX_BACK_OFF))
 
     def _reconcile(self, key: Key) -> None:
         resource = self._custom.get_namespaced_custom_object(GROUP, VERSION, NAMESPACE, PLURAL, "cluster")

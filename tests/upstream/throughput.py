@@ -24,7 +24,7 @@ RECORDED = Path(__file__).with_name("throughput.json")
 PAGE = CHECKOUT / "docs" / "benchmarks.md"
 LIMIT_SECONDS = 600
 """A workload that takes the Go scheduler longer is not run with ours."""
-_MOST_NAMES = 5
+_MAX_NAMES = 5
 _AT_ONCE = "within a second"
 HEADING = "## kube-scheduler's own benchmarks\n"
 _SECTION = re.compile(rf"^{re.escape(HEADING)}.*?(?=^## )", re.MULTILINE | re.DOTALL)
@@ -181,7 +181,7 @@ def page(results: Throughputs, side: Side) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= _MOST_NAMES else f"{len(names)} workloads"
+    return ", ".join(names) if len(names) <= _MAX_NAMES else f"{len(names)} workloads"
 
 
 def _has_load(cell: Any) -> bool:

@@ -17,7 +17,7 @@ from scheduler.kube.primitives import quantity_milli_value
 
 OLDEST_MINOR = 29
 _TIMEOUT_SECONDS = 10
-MOST_NODES = 1000
+MAX_NODES = 1000
 
 _ALWAYS = (
     ("create", "", "namespaces"),
@@ -110,7 +110,7 @@ class Target:
 
     def nodes(self) -> list[TargetNode]:
         """Nodes that are ready and take any pod, by name. Raises ServiceError if there is none."""
-        items = kubernetes.CoreV1Api(self.api).list_node(limit=MOST_NODES, _request_timeout=_TIMEOUT_SECONDS).items
+        items = kubernetes.CoreV1Api(self.api).list_node(limit=MAX_NODES, _request_timeout=_TIMEOUT_SECONDS).items
         usable = [
             TargetNode(node.metadata.name, quantity_milli_value(node.status.allocatable["cpu"]))
             for node in items

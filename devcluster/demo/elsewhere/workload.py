@@ -111,7 +111,7 @@ class MadeUpLoads:
 
 
 PODS_PER_NODE = 6
-MOST_PODS = 60
+MAX_PODS = 60
 NEVER_STARTED: dict[str, Any] = {
     "name": "never-started",
     "image": "demo.invalid/never-started:1",
@@ -129,7 +129,7 @@ class Workload:
     def __init__(self, api: kubernetes.ApiClient, namespace: str, nodes: int) -> None:
         self._core = kubernetes.CoreV1Api(api)
         self._namespace = namespace
-        self.count = min(MOST_PODS, PODS_PER_NODE * nodes)
+        self.count = min(MAX_PODS, PODS_PER_NODE * nodes)
 
     def place(self, scheduler: str, seconds: float, check: Callable[[], None] = lambda: None) -> Counter[str]:
         """Create the pods for a scheduler, and return how many each node got.

@@ -227,7 +227,7 @@ EXEC_OUTPUT_BYTES = 10 * 1024
 # How long a container may take to go after SIGKILL.
 FORCE_SECONDS = 10.0
 KILLED = 137
-_MOST_FILES = _MOST_PROCESSES = 16384
+_MAX_FILES = _MAX_PROCESSES = 16384
 _MONITORS = ("conmon", "podman")
 
 
@@ -338,8 +338,8 @@ class _PodmanImage:
             env_file=files / f"{name}.env",
             monitor_dir=files / f"{name}-{attempt}",
             controllers=self.runtime.host.controllers,
-            open_files=_limit(resource.RLIMIT_NOFILE, _MOST_FILES),
-            processes=_limit(resource.RLIMIT_NPROC, _MOST_PROCESSES),
+            open_files=_limit(resource.RLIMIT_NOFILE, _MAX_FILES),
+            processes=_limit(resource.RLIMIT_NPROC, _MAX_PROCESSES),
         )
         environment, options = environment_file(request)
         first, *rest = run_arguments(self.config, request, line, place)

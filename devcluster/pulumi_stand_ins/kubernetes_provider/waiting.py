@@ -18,7 +18,7 @@ from scheduler.kube.client import Forbidden, KubeError, NotFound, Unauthorized
 
 DEFAULT_TIMEOUT_SECONDS = 600.0
 _FIRST_PAUSE_SECONDS = 0.1
-_LONGEST_PAUSE_SECONDS = 1.0
+_MAX_PAUSE_SECONDS = 1.0
 
 
 class NotReady(Exception):
@@ -205,7 +205,7 @@ def _pauses() -> Iterator[float]:
     pause = _FIRST_PAUSE_SECONDS
     while True:
         yield pause
-        pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
+        pause = min(pause * 1.5, _MAX_PAUSE_SECONDS)
 
 
 def _other_conditions(live: Object, reasons: list[str]) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any
 
 BAIL_EXIT_CODE = 32
 _PAUSE_STEP_SECONDS = 0.0002
-_LONGEST_PAUSE_SECONDS = 0.005
+_MAX_PAUSE_SECONDS = 0.005
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
@@ -68,7 +68,7 @@ class _PatientQueue(deque[Any]):
         self._put_back += 1
         if self._put_back >= len(self):
             self._put_back = 0
-            self._pause = min(self._pause + _PAUSE_STEP_SECONDS, _LONGEST_PAUSE_SECONDS)
+            self._pause = min(self._pause + _PAUSE_STEP_SECONDS, _MAX_PAUSE_SECONDS)
             time.sleep(self._pause)
 
 

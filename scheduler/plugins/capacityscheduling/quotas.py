@@ -110,7 +110,7 @@ def _exceeded(
 
 # CapacityScheduling's state of one attempt: what each namespace uses, and what it would use if pods were moved.
 
-_MOST_NAMED = 4
+_MAX_NAMED = 4
 """Resources that a rejection names: a pod may ask for any number of them."""
 
 
@@ -216,7 +216,7 @@ class Attempt:
 
     def _excess(self, over: Sequence[str], request: Resources, used: Resources, limits: Resources, limit: str) -> str:
         texts = []
-        for name in over[:_MOST_NAMED]:
+        for name in over[:_MAX_NAMED]:
             own = self.request.get(name, 0)
             # What is nominated counts as used.
             others = used.get(name, 0) + request.get(name, 0) - own
@@ -224,7 +224,7 @@ class Attempt:
             texts.append(
                 f"{name}: {amount_text(name, own)} requested, {amount_text(name, others)} used, {limit} {most}"
             )
-        return "; ".join([*texts, *([f"{len(over) - _MOST_NAMED} more"] if len(over) > _MOST_NAMED else [])])
+        return "; ".join([*texts, *([f"{len(over) - _MAX_NAMED} more"] if len(over) > _MAX_NAMED else [])])
 
     def borrowers(self) -> list[str]:
         """Return the other namespaces that use more than they are guaranteed."""

@@ -38,7 +38,7 @@ from scheduler.plugins.highloadfilter.limit import (
 # Which nodes were refused to which class of pods, so that a load that admits one of them is an event for its pods.
 
 _BYTES = 4 << 20
-_FEWEST_CLASSES = 64
+_MIN_CLASSES = 64
 
 
 class RefusedNodes:
@@ -63,7 +63,7 @@ class RefusedNodes:
             self._versions[key] = version
         refused[rows] = True
         self._rows.move_to_end(key)
-        while len(self._rows) > max(_FEWEST_CLASSES, _BYTES // max(view.size, 1)):
+        while len(self._rows) > max(_MIN_CLASSES, _BYTES // max(view.size, 1)):
             oldest, _ = self._rows.popitem(last=False)
             del self._versions[oldest]
 

@@ -9,7 +9,7 @@ from scheduler.catalog import ActionType, KubernetesVersion
 from scheduler.kube.primitives import Selector, conjunction
 
 _MAX_CACHED = 4096
-_MOST_KEPT = 8
+_MAX_KEPT = 8
 """A pod with more terms has them evaluated together in each attempt, and nothing kept: the counts of one pod must not
 become a burden to all others. Manifests of real workloads mostly have one or two."""
 
@@ -112,7 +112,7 @@ class TermResolver:
 
 def weighs_together(spec: fw.SpecInfo) -> bool:
     """Tell whether a pod has more terms, or longer ones, than are worth a count each."""
-    return spec.terms.number > _MOST_KEPT or spec.lists_much
+    return spec.terms.number > _MAX_KEPT or spec.lists_much
 
 
 def _query_of_all(terms: Iterable[OwnTerm]) -> fw.PodQuery:

@@ -137,7 +137,7 @@ MESSAGES = (
 )
 _FAILURE_OF_KIND = {"init": 1, "sidecar": 2, "app": 3}
 _POD_FAILURE = 4
-_MOST_NAMED = 4
+_MAX_NAMED = 4
 """Resources that a rejection names: a container may ask for any number of them."""
 
 HasResource = Callable[[str], BoolArray]
@@ -173,10 +173,10 @@ class Shortfall(NamedTuple):
                 left = low if low == high else f"{low} to {high}"
                 texts.append(f"{name}: {amount_text(name, self.request[name])} requested, {left} left in one zone")
         if not explained.all():
-            together = ", ".join(f"{amount_text(name, self.request[name])} {name}" for name in list(most)[:_MOST_NAMED])
+            together = ", ".join(f"{amount_text(name, self.request[name])} {name}" for name in list(most)[:_MAX_NAMED])
             texts.append(f"no zone has all of {together}")
         subject = f"{self.name}: " if self.name else ""
-        return subject + "; ".join(texts[:_MOST_NAMED])
+        return subject + "; ".join(texts[:_MAX_NAMED])
 
 
 class Shortfalls:
@@ -205,7 +205,7 @@ class Shortfalls:
         for positions, shortfall in self._each:
             if shortfall.failure + 1 == reason and len(nodes := np.flatnonzero(is_asked_for(positions))):
                 texts[shortfall.describe(nodes)] = None
-        return "; ".join(list(texts)[:_MOST_NAMED])
+        return "; ".join(list(texts)[:_MAX_NAMED])
 
 
 def with_missing(words: str, missing: str) -> str:

@@ -87,7 +87,7 @@ def incompatibility(text: str) -> str:
 
 # Which pods an agent's numbers include.
 
-_MOST_UNLISTED = 4
+_MAX_UNLISTED = 4
 """Extended resources that no zone lists, of which each is tried; beyond, all or none of them is reported."""
 
 
@@ -125,6 +125,6 @@ def sets_with_exclusive(
     listed = listed_resources(item)
     needs = [(pod, needs_of(pod.spec)) for pod in pods]
     unlisted = sorted({device for _, each in needs if not each.is_exclusive(listed) for device in each.devices})
-    sizes = range(len(unlisted) + 1) if len(unlisted) <= _MOST_UNLISTED else (0, len(unlisted))
+    sizes = range(len(unlisted) + 1) if len(unlisted) <= _MAX_UNLISTED else (0, len(unlisted))
     for reported in itertools.chain.from_iterable(itertools.combinations(unlisted, size) for size in sizes):
         yield [pod for pod, each in needs if each.is_exclusive(listed.union(reported))]

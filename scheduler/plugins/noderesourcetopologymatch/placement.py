@@ -29,7 +29,7 @@ _LETTERS = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '
 _ALPHABET = {letter: index for index, letter in enumerate(_LETTERS)}
 _LAST_DIGITS, _OTHER_DIGITS = 64, 25
 """A number ends with one of the first 64 letters; before it stand any number of the other 25."""
-_MOST_DIGITS = 6
+_MAX_DIGITS = 6
 _NO_POSITION = 1 << 40
 
 Held = Mapping[int, Mapping[str, int]]
@@ -163,7 +163,7 @@ def _numbers(vector: str) -> Iterator[int]:
     digits: list[int] = []
     for letter in vector:
         digit = _ALPHABET.get(letter, -1)
-        if digit >= _LAST_DIGITS and len(digits) < _MOST_DIGITS:
+        if digit >= _LAST_DIGITS and len(digits) < _MAX_DIGITS:
             digits.append(digit - _LAST_DIGITS)
             continue
         if digit < 0 or digit >= _LAST_DIGITS:

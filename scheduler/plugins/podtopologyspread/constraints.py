@@ -21,7 +21,7 @@ OwnerSelector = dict[str, str] | LabelSelector | None
 """A plain map of a ReplicationController, a LabelSelector of the others."""
 _FEW_SERVICES = 256
 _MAX_CACHED = 4096
-_MOST_KEPT = 8
+_MAX_KEPT = 8
 """A pod with more constraints has them evaluated in each attempt, and nothing is kept: the counts of one pod must not
 become a burden to all others. Manifests of real workloads have up to three."""
 _OWNERS = {
@@ -99,7 +99,7 @@ def constraint(source: ConstraintLike, selector: Selector, kubernetes: Kubernete
 
 def lists_many(pod: fw.PodInfo) -> bool:
     """Tell whether a pod has more constraints, or longer ones, than are worth a count each that is kept up to date."""
-    return len(pod.spec.topology_spread) > _MOST_KEPT or pod.spec.lists_much
+    return len(pod.spec.topology_spread) > _MAX_KEPT or pod.spec.lists_much
 
 
 class Constraints:

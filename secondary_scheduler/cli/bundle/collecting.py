@@ -15,7 +15,7 @@ from scheduler.config import redacted
 from scheduler.kube.client import BadRequest, ClientConfig, Credentials, KubeError, NotFound, SyncConnection, api_path
 from scheduler.operand import CONFIG_KEY
 from secondary_scheduler.cli.bundle.archive import README, Members, readme
-from secondary_scheduler.cli.bundle.redaction import MOST_SECRETS, KnownSecrets, Redaction
+from secondary_scheduler.cli.bundle.redaction import MAX_SECRETS, KnownSecrets, Redaction
 from secondary_scheduler.cli.errors import CommandError, InputError
 from secondary_scheduler.cli.installedconfigurations import keep_configuration
 from secondary_scheduler.cli.refusals import explained
@@ -25,7 +25,7 @@ from secondary_scheduler.clusterstatus.document import live_status, questions_to
 from secondary_scheduler.clusterstatus.forwarding import get
 from secondary_scheduler.clusterstatus.installations import (
     KIND,
-    MOST_INSTANCES,
+    MAX_INSTANCES,
     CallerLimits,
     Installations,
     installations_of,
@@ -38,9 +38,9 @@ from secondary_scheduler.yamltext import documents, dump_yaml
 _TIMEOUT: Final = 20.0
 _SECONDS: Final = 300.0
 """After which nothing more is asked: an API server that answers slowly must not hold the user up for hours."""
-_MOST_LISTED: Final = 2000
+_MAX_LISTED: Final = 2000
 """Pods and Events of the namespace that are looked at."""
-_MOST_PODS, _MOST_EVENTS, _MOST_DECISIONS, _MOST_PROBLEMS = 100, 500, 100, 500
+_MAX_PODS, _MAX_EVENTS, _MAX_DECISIONS, _MAX_PROBLEMS = 100, 500, 100, 500
 _BYTES, _DATA_BYTES, _LOG_BYTES = 64 << 20, 4 << 20, 1 << 20
 """Of the archive, of one file of data, of one log."""
 _READ_BYTES, _READ_LINES = 4 << 20, 10_000
@@ -126,14 +126,14 @@ class Collector:
         leases = [each.lease for each in instances_of(read) if each.lease]
         names = {*_deployments(read), *map(name_of, (*leases, *read.resources))}
         own = re.compile(f"(?:{'|'.join(map(re.escape, sorted(names)))}){_GENERATED}(?:-lock)?")
-        pods = self._list(connection, "pods", lambda pod: bool(role_of(pod) or own.fullmatch(name_of(pod))), _MOST_PODS)
+        pods = self._list(connection, "pods", lambda pod: bool(role_of(pod) or own.fullmatch(name_of(pod))), _MAX_PODS)
         about = {*map(name_of, pods)}
 
         def is_about(event: Json) -> bool:
             name = str(part(event, "involvedObject").get("name"))
             return part(event, "involvedObject").get("kind") in _KINDS and bool(name in about or own.fullmatch(name))
 
-        events = self._list(connection, "events", is_about, _MOST_EVENTS)
+        events = self._list(connection, "events", is_about, _MAX_EVENTS)
         config_maps = self._configurations(connection, read)
         configurations = {path: _parsed(config_map) for path, config_map in config_maps.items()}
         known = KnownSecrets()
@@ -146,9 +146,9 @@ class Collector:
         images = {str(image.get("image")) for pod in pods for image in parts(pod, "spec", "containers")}
         known.spare({self.namespace, *names, *about, *images, *(each.component.image for each in read.components)})
         secrets = known.secrets()
-        if len(secrets) > MOST_SECRETS:
+        if len(secrets) > MAX_SECRETS:
             # What the API server said so far is not redacted.
-            self.problems = [f"everything: left out, there are more than {MOST_SECRETS} values to redact"]
+            self.problems = [f"everything: left out, there are more than {MAX_SECRETS} values to redact"]
             return
         self._redaction = Redaction(secrets)
         versions = {"client": __version__, "kubernetes": read.kubernetes, "openshift": read.openshift or None}
@@ -171,10 +171,10 @@ class Collector:
     ) -> list[Json]:
         """The newest objects of a kind that are wanted; none where they cannot be read."""
         path = api_path("v1", plural, namespace=self.namespace)
-        items = self._ask(plural, lambda: list(list_items(connection, path, most=_MOST_LISTED + 1))) or []
-        if len(items) > _MOST_LISTED:
-            self._note(plural, f"there are more than {_MOST_LISTED}; the rest was not looked at")
-        wanted = sorted(filter(is_wanted, items[:_MOST_LISTED]), key=_time_of)
+        items = self._ask(plural, lambda: list(list_items(connection, path, limit=_MAX_LISTED + 1))) or []
+        if len(items) > _MAX_LISTED:
+            self._note(plural, f"there are more than {_MAX_LISTED}; the rest was not looked at")
+        wanted = sorted(filter(is_wanted, items[:_MAX_LISTED]), key=_time_of)
         if len(wanted) > most:
             self._note(plural, f"{len(wanted)} belong to the installation; the newest {most} are here")
         return wanted[-most:]
@@ -186,7 +186,7 @@ class Collector:
         for place, text in read.configurations.items():
             config_maps[folder, "running", f"{place[1]}.yaml"] = {"data": {CONFIG_KEY: text}}
         wanted = {str(part(each, "spec").get("schedulerConfig") or "") for each in read.resources} - {""}
-        for name in sorted(wanted)[:MOST_INSTANCES]:
+        for name in sorted(wanted)[:MAX_INSTANCES]:
             path = (folder, "wanted", f"{name}.yaml")
 
             def get_config_map(name: str = name) -> Json:
@@ -236,7 +236,7 @@ class Collector:
                 self._add_answer(question, path, right)
 
     def _add_answer(self, question: Question, path: str, right: str) -> None:
-        pod, query = question.pod, {"limit": str(_MOST_DECISIONS)}
+        pod, query = question.pod, {"limit": str(_MAX_DECISIONS)}
         file = ("explain", pod, f"{path.rpartition('/')[2]}.json")
 
         def add() -> None:
@@ -280,7 +280,7 @@ class Collector:
 
     def _note(self, subject: str, reason: str) -> None:
         line = f"{subject}: {' '.join(reason.split())}"
-        if line not in self.problems and len(self.problems) < _MOST_PROBLEMS:
+        if line not in self.problems and len(self.problems) < _MAX_PROBLEMS:
             self.problems.append(line)
 
 

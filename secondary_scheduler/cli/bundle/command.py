@@ -20,7 +20,7 @@ from secondary_scheduler.cli.reading import require_writable
 from secondary_scheduler.cli.typed import duration
 
 _EXAMPLES = examples("bundle", "bundle --since 1h --file incident.tar.gz", "bundle --context prod -n batch")
-_LONGEST_SINCE = 365 * 86_400.0
+_MAX_SINCE_LENGTH = 365 * 86_400.0
 
 
 def register(parent: typer.Typer) -> None:
@@ -47,7 +47,7 @@ def bundle(
     --namespace (default: the namespace that the operator is installed to). The cluster is only read, Secrets are not.
     What this user may not read is left out and named in problems.txt. Exit code 1: the cluster does not answer.
     """
-    seconds = None if since is None else int(duration("--since", since, 1.0, _LONGEST_SINCE))
+    seconds = None if since is None else int(duration("--since", since, 1.0, _MAX_SINCE_LENGTH))
     now = datetime.now(UTC)
     root = f"secondary-scheduler-bundle-{now:%Y%m%dT%H%M%SZ}"
     target = file or Path(f"{root}.tar.gz")

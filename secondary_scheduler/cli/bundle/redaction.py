@@ -19,7 +19,7 @@ from scheduler.config import names_secret
 from scheduler.options import parse_options
 from secondary_scheduler.cli.redaction import MASK, Redactor
 
-MOST_SECRETS: Final = 300
+MAX_SECRETS: Final = 300
 """Known secrets that are looked for. With more nothing is written, as the search would take minutes."""
 _SHORT: Final = 8
 """Characters. A value of a variable that is shorter, and not said to be secret, would mask half of every log."""
@@ -61,7 +61,7 @@ _DOTTED: Final = re.compile(r"[A-Za-z0-9_.-]{20,}")
 
 
 _REMEMBERED: Final = 4096
-_LONGEST_REMEMBERED: Final = 128
+_MAX_REMEMBERED: Final = 128
 
 
 class KnownSecrets:
@@ -150,7 +150,7 @@ class Redaction(Redactor):
 
     def text(self, text: str) -> str:
         """A text without secrets and without what controls a terminal."""
-        return self._redacted_again(text) if len(text) <= _LONGEST_REMEMBERED else self._redacted(text)
+        return self._redacted_again(text) if len(text) <= _MAX_REMEMBERED else self._redacted(text)
 
     def _redacted(self, text: str) -> str:
         plain = _COLOUR.sub("", text.replace("\r\n", "\n"))

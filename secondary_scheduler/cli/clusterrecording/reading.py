@@ -20,7 +20,7 @@ from secondary_scheduler.cli.clusterrecording.form import (
     decode_line,
 )
 from secondary_scheduler.cli.errors import InputError
-from secondary_scheduler.files import MOST_OBJECTS, read_bytes
+from secondary_scheduler.files import MAX_OBJECTS, read_bytes
 from secondary_scheduler.simulation.documents import Entry
 from secondary_scheduler.simulation.objects import RecordedObjects
 from secondary_scheduler.simulation.report import Place, Report, with_field
@@ -138,7 +138,7 @@ def read_recording(file: str, report: Report) -> Recording:
     Raises:
         InputError: it cannot be read, or is no recording that this version knows.
     """
-    data = read_bytes(file, most=MOST_OBJECTS, option="--recording")
+    data = read_bytes(file, limit=MAX_OBJECTS, option="--recording")
     lines = data.splitlines()
     del data
     header = _header(file, lines[0] if lines else b"")

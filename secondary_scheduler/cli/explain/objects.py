@@ -59,7 +59,7 @@ def pods_of(connection: SyncConnection, deployment: Mapping[str, Any], namespace
     """
     selector = _selector(part(deployment, "spec", "selector"))
     path = api_path("v1", "pods", namespace=namespace)
-    pods = explained_first(list_items(connection, path, {"labelSelector": selector}, most=_MAX_PODS))
+    pods = explained_first(list_items(connection, path, {"labelSelector": selector}, limit=_MAX_PODS))
     if not pods:
         name = part(deployment, "metadata").get("name")
         failures = (each for each in parts(deployment, "status", "conditions") if each.get("type") == "ReplicaFailure")

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.files import MOST_TEXT, read_bytes
+from secondary_scheduler.files import MAX_TEXT, read_bytes
 
 WAVE_KEY = "fleet:wave"
 """In a stack's settings: the wave it belongs to. A namespace of its own, since the program has no use for it."""
@@ -148,7 +148,7 @@ def _project(directory: Path, file: Path) -> Project:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(read_bytes(file, most=MOST_TEXT))
+        document = yaml.safe_load(read_bytes(file, limit=MAX_TEXT))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         # The parser's own words may quote a line, and with it a secret.
         mark = getattr(error, "problem_mark", None)

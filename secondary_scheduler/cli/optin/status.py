@@ -246,7 +246,7 @@ def _served_by_ours(connection: SyncConnection) -> list[str]:
     """What SecondarySchedulers say to serve; nothing where they cannot be read."""
     path = api_path("operator.openshift.io/v1", "secondaryschedulers")
     try:
-        items = list(list_items(connection, path, most=MAX_NAMES))
+        items = list(list_items(connection, path, limit=MAX_NAMES))
     except KubeError:
         return []
     return [str(name) for item in items for name in (item.get("status") or {}).get("schedulerNames") or ()]

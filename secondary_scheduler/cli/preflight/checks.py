@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from scheduler.framework import MOST_AHEAD, LoadReading
+from scheduler.framework import MAX_AHEAD, LoadReading
 from scheduler.load import (
     KnownNode,
     LoadError,
@@ -212,7 +212,7 @@ class Examination:
         old = sorted(ages.keys() - matched.fresh_loads(now, limit).keys())
         early = [name for name in old if ages[name] < 0]
         if early:
-            finding += f"; more than {MOST_AHEAD:g} s ahead of this machine's clock: {_examples(early)}"
+            finding += f"; more than {MAX_AHEAD:g} s ahead of this machine's clock: {_examples(early)}"
             return Check("ages", CheckStatus.FAILED, finding, "correct the clocks: what is so far ahead is not used")
         if old:
             advice = "are the exporters and the recording rules running? If they are, raise load.maxAgeSeconds"

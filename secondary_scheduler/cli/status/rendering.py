@@ -21,7 +21,7 @@ _WIDTH = 130
 _APART = {"Deployment": " (Deployment without a SecondaryScheduler)", "Lease": " (as far as its Lease shows)"}
 _MAX_LINES = 12
 """Of a message: the API server takes 32 KiB in a condition."""
-_LONGEST_REFUSAL = 1000
+_MAX_REFUSAL_LENGTH = 1000
 """It ends with the right that is missing, after up to 300 characters of who refuses."""
 
 
@@ -60,7 +60,7 @@ def lines(document: Json, now: datetime, *, wide: bool, paint: Paint = unpainted
                 yield f"  {'' if number else label:{_LABEL}} {line}"
     if document["notShown"]:
         yield ""
-        yield from (printable(f"Not shown: {line}", _LONGEST_REFUSAL) for line in document["notShown"])
+        yield from (printable(f"Not shown: {line}", _MAX_REFUSAL_LENGTH) for line in document["notShown"])
 
 
 def _wrapped(text: str) -> list[str]:

@@ -35,7 +35,7 @@ _SPARE = (
 """What a narrow terminal lacks first: what adds to other columns goes before what stands for itself."""
 _GIBIBYTE = 1 << 30
 _SHOWN_SCHEDULERS = 3
-_LONGEST_NAME = 40
+_MAX_NAME_LENGTH = 40
 """Of a scheduler, whose name anybody may invent; nodes' are shown whole."""
 
 
@@ -109,4 +109,4 @@ def _schedulers(pods: PodCounts | None, *, wide: bool) -> str:
 
 
 def _shortened(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    return name if len(name) <= _MAX_NAME_LENGTH else f"{name[: _MAX_NAME_LENGTH - 1]}…"

@@ -35,9 +35,9 @@ REBALANCING = "Rebalancing"
 """As the rebalancer's own status has it."""
 POLICY_KINDS = ("ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy")
 _STATUS_KEY = "status.json"
-_MOST_STATUS = 1 << 20
+_MAX_STATUS = 1 << 20
 """Characters of a ConfigMap's value, which others may have written."""
-_MOST_TEXT = 1024
+_MAX_TEXT = 1024
 PASSING_REASONS = frozenset({"Starting", "WaitingForScheduler", "HandingOver", "Removing"})
 """Of the condition when it is not ready and nothing is wrong."""
 _DISPENSABLE = ("NetworkPolicy", "ServiceMonitor")
@@ -275,7 +275,7 @@ def _unchanged(observed: Observed, reason: str, message: str) -> Rebalancer:
 
 
 def _reported(reason: str, message: str, status: Json | None) -> Rebalancer:
-    return Rebalancer((), RebalancerReport((Condition(READY, False, reason, message[:_MOST_TEXT]),), status))
+    return Rebalancer((), RebalancerReport((Condition(READY, False, reason, message[:_MAX_TEXT]),), status))
 
 
 def _report(observed: Observed, rebalance: RebalancerSpec, wanted: _Wanted, *, pending: bool) -> RebalancerReport:
@@ -300,7 +300,7 @@ def _ready(observed: Observed, rebalance: RebalancerSpec, *, pending: bool) -> C
     for key in sorted(failed):
         forbidden = failed[key].forbidden
         message = f"{key} cannot be written: {failed[key].message}{f' ({_HINT})' if forbidden else ''}"
-        return Condition(READY, False, "Forbidden" if forbidden else "ApplyFailed", message[:_MOST_TEXT])
+        return Condition(READY, False, "Forbidden" if forbidden else "ApplyFailed", message[:_MAX_TEXT])
     name = observed.names.rebalancer
     rollout = assess_rollout(observed, name)
     live = observed.get("Deployment", name)
@@ -309,7 +309,7 @@ def _ready(observed: Observed, rebalance: RebalancerSpec, *, pending: bool) -> C
     problems = filter(None, map(pod_problem_text, pods_of(observed, name)))
     problem = next(problems, "")
     if problem:
-        return Condition(READY, False, "NotRunning", problem[:_MOST_TEXT])
+        return Condition(READY, False, "NotRunning", problem[:_MAX_TEXT])
     return Condition(READY, False, "Starting", f"Deployment {name} is not complete yet")
 
 
@@ -318,7 +318,7 @@ def _own_status(observed: Observed) -> Json:
     live = observed.get("ConfigMap", observed.names.rebalancer)
     text = str(((live or {}).get("data") or {}).get(_STATUS_KEY) or "")
     try:
-        own = json.loads(text) if 0 < len(text) <= _MOST_STATUS else {}
+        own = json.loads(text) if 0 < len(text) <= _MAX_STATUS else {}
     except (ValueError, RecursionError):
         own = {}
     return own if isinstance(own, dict) else {}
@@ -330,5 +330,5 @@ def _rebalancing(own: Json) -> Condition:
         if isinstance(condition, dict) and condition.get("type") == REBALANCING:
             status = {"True": True, "False": False}.get(str(condition.get("status")))
             reason, message = (str(condition.get(key) or "") for key in ("reason", "message"))
-            return Condition(REBALANCING, status, reason[:_MOST_TEXT] or "NotReported", message[:_MOST_TEXT])
+            return Condition(REBALANCING, status, reason[:_MAX_TEXT] or "NotReported", message[:_MAX_TEXT])
     return Condition(REBALANCING, None, "NotReported", "The rebalancer has not reported yet")

@@ -20,13 +20,13 @@ from tests.faults.stage import Stage, eventually, names
 
 _MIB = 1 << 20
 _FULL_SECONDS = 10.0
-_MOST_BALLAST = 200
+_MAX_BALLAST = 200
 
 
 async def _fill(stage: Stage) -> None:
     """Store objects of almost a mebibyte until none is taken any more."""
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
-    for number in range(_MOST_BALLAST):
+    for number in range(_MAX_BALLAST):
         try:
             async with asyncio.timeout(5):
                 item = {"metadata": {"name": f"ballast-{number}"}, "data": {"ballast": "x" * (_MIB - 10_000)}}
@@ -34,7 +34,7 @@ async def _fill(stage: Stage) -> None:
         except (ApiError, TimeoutError, OSError):
             stage.figures["filled_mib"] = number
             return
-    raise AssertionError(f"etcd takes more than {_MOST_BALLAST} MiB")
+    raise AssertionError(f"etcd takes more than {_MAX_BALLAST} MiB")
 
 
 async def _pods_beside_a_full_store(stage: Stage) -> Hold:

@@ -23,7 +23,7 @@ from tools.sbom import locked
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 NAME = "localhost/secondary-scheduler-test/reproducible"
-MOST_COMPRESSED = 120_000_000
+MAX_COMPRESSED = 120_000_000
 SBOM = "/licenses/secondary-scheduler/sbom.cdx.json"
 
 
@@ -72,4 +72,4 @@ def test_the_image_is_below_its_limit_when_compressed(images: dict[str, str]) ->
             size += len(compressor.compress(chunk))
     size += len(compressor.flush())
     assert saving.returncode == 0
-    assert 20_000_000 < size < MOST_COMPRESSED
+    assert 20_000_000 < size < MAX_COMPRESSED

@@ -17,7 +17,7 @@ from devcluster.cluster import LocalCluster
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = [pytest.mark.integration]
-MOST, MOST_OF_AN_ADDRESS = 40, 8
+LIMIT, MAX_OF_AN_ADDRESS = 40, 8
 CONNECTIONS = 600
 
 
@@ -42,9 +42,9 @@ def accepted(process: psutil.Process, server: flood.Flooded) -> int:
 def test_clients_with_many_idle_connections_keep_nobody_out_and_cost_no_memory(
     installation: flood.Installation, tmp_path: Path, name: str
 ) -> None:
-    flags = [f"--max-connections={MOST}"]
+    flags = [f"--max-connections={LIMIT}"]
     if name != "page":
-        flags.append(f"--max-connections-per-address={MOST_OF_AN_ADDRESS}")
+        flags.append(f"--max-connections-per-address={MAX_OF_AN_ADDRESS}")
     server, log = installation.server(name, *flags), tmp_path / "log"
     with running(server, log) as process:
         asking = flood.asking(server, installation.token)
@@ -59,7 +59,7 @@ def test_clients_with_many_idle_connections_keep_nobody_out_and_cost_no_memory(
                 for _ in range(10):
                     ask()
             # Those that answer, and what is closed in this moment.
-            assert accepted(seen, server) <= len(server.flooded) * (MOST + 20)
+            assert accepted(seen, server) <= len(server.flooded) * (LIMIT + 20)
         if name == "scheduler":
             reason = 'secondary_scheduler_dropped_connections_total{reason="address_limit"}'
             assert counted(server, installation.token, reason) > CONNECTIONS

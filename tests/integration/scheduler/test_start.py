@@ -10,9 +10,9 @@ import pytest
 
 pytestmark = [pytest.mark.integration]
 
-MOST_MILLISECONDS = 1000
+MAX_MILLISECONDS = 1000
 """A kubelet's own patience; the benchmark at full size has the target, on a quiet machine."""
-MOST_PROCESSOR_SECONDS = 3.0
+MAX_PROCESSOR_SECONDS = 3.0
 """Until the first pod is placed: three times what docs/sizing.md has, as a busy machine's processors do less."""
 
 
@@ -24,5 +24,5 @@ def test_probes_are_answered_in_time_while_a_backlog_is_drained() -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     ours = json.loads(done.stdout)["ours"]
     assert 0 < ours["seconds"]["median"] < 60
-    assert 0 < ours["cpu"]["median"] < MOST_PROCESSOR_SECONDS
-    assert 0 < ours["livez_p99"]["max"] < MOST_MILLISECONDS
+    assert 0 < ours["cpu"]["median"] < MAX_PROCESSOR_SECONDS
+    assert 0 < ours["livez_p99"]["max"] < MAX_MILLISECONDS

@@ -16,7 +16,7 @@ from benchmarks.race.contestants import OURS, PEER
 from benchmarks.writes import path_of
 
 NODES = 5
-MOST_BYTES = 1536 << 10
+MAX_BYTES = 1536 << 10
 """Of an object in etcd."""
 
 
@@ -31,7 +31,7 @@ def test_a_tenant_may_create_what_an_attack_consists_of(name: str) -> None:
         assert any(
             path_of(item).endswith(f"{version}/namespaces/{TENANT}/{each}") for version, each in TENANT_MAY_CREATE
         )
-        assert len(msgspec.json.encode(item)) < MOST_BYTES
+        assert len(msgspec.json.encode(item)) < MAX_BYTES
 
 
 @pytest.mark.parametrize("name", ATTACKS)

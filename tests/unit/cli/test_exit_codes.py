@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from secondary_scheduler.cli import app
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.files import MOST_TEXT
+from secondary_scheduler.files import MAX_TEXT
 
 ROOT = Path(__file__).parents[3]
 CONFIGURATION = """\
@@ -47,7 +47,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
     with (tmp_path / "large.yaml").open("wb") as large:
-        large.truncate(MOST_TEXT + 1)
+        large.truncate(MAX_TEXT + 1)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     return tmp_path

@@ -14,7 +14,7 @@ PAGES = sorted(
     [*CHECKOUT.glob("*.md"), *(CHECKOUT / "docs").rglob("*.md"), *(CHECKOUT / "examples").rglob("*.md")],
     key=str,
 )
-LONGEST_CELL = 200
+MAX_CELL_LENGTH = 200
 ARCHITECTURE = CHECKOUT / "docs" / "architecture.md"
 _LINK = re.compile(r"!?\[[^]]*\]\(([^)#\s]*)(#[^)\s]*)?\)")
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -67,7 +67,7 @@ def test_decisions_have_numbers_of_their_own_and_stand_in_the_index_in_order() -
 def test_no_table_cell_is_too_long_to_read(page: Path) -> None:
     rows = [line for line in _prose(page).splitlines() if line.startswith("|")]
     cells = [cell.strip() for row in rows for cell in row.strip("|").split("|")]
-    assert not [cell for cell in cells if len(cell) > LONGEST_CELL]
+    assert not [cell for cell in cells if len(cell) > MAX_CELL_LENGTH]
 
 
 def test_the_tests_that_differences_names_exist() -> None:

@@ -24,7 +24,7 @@ CORES = 16
 ROUND_SECONDS = 300.0
 WINDOW_ROUNDS = 3
 DAY_ROUNDS = 288
-MOST_PER_POD = 0.05
+MAX_PER_POD = 0.05
 """Evictions per pod and day once the cluster is balanced. The mover of the metrics server's project has about one."""
 
 
@@ -118,7 +118,7 @@ async def test_on_a_day_of_steady_load_hardly_any_pod_is_moved_once_the_nodes_ar
         await day.round()
     assert day.overloaded[0] > 0
     balanced = day.overloaded.index(0)
-    assert sum(day.evictions[balanced:]) <= MOST_PER_POD * PODS
+    assert sum(day.evictions[balanced:]) <= MAX_PER_POD * PODS
     # What does come is relieved again: no node stays overloaded.
     assert fmean(day.overloaded[balanced:]) < 0.5
     assert pstdev(day.loop.world.scene.cpu.values()) < day.first_deviation

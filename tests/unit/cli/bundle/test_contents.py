@@ -18,7 +18,7 @@ from secondary_scheduler.cli import app
 from secondary_scheduler.cli.bundle import collecting
 from secondary_scheduler.cli.bundle.archive import Members, safe_name, write_archive
 from secondary_scheduler.cli.bundle.collecting import whole_lines
-from secondary_scheduler.cli.bundle.redaction import MOST_SECRETS
+from secondary_scheduler.cli.bundle.redaction import MAX_SECRETS
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.clusterstatus.forwarding import Answer
 from tests.unit.cli.bundle.installation import (
@@ -165,11 +165,11 @@ def test_with_more_secrets_than_can_be_looked_for_nothing_is_written_that_may_ha
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     served = objects()
-    variables = [{"name": f"N{number}", "value": f"secret-value-{number}"} for number in range(MOST_SECRETS + 1)]
+    variables = [{"name": f"N{number}", "value": f"secret-value-{number}"} for number in range(MAX_SECRETS + 1)]
     served["pods"][0]["spec"]["containers"][0]["env"] = variables
     members, problems = collect(monkeypatch, served, logs={"main": b"secret-value-7\n"})
     assert set(members.contents) == {"README.txt", "problems.txt"}
-    assert problems == [f"everything: left out, there are more than {MOST_SECRETS} values to redact"]
+    assert problems == [f"everything: left out, there are more than {MAX_SECRETS} values to redact"]
 
 
 HOSTILE = "\x1b[2J\x1b]8;;http://evil.example\x07here\x9b31m\x85\u202e\u2066\u2028\r\nforged\x07\x7f"

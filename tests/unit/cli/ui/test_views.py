@@ -49,7 +49,7 @@ def test_the_documentation_shows_each_view_and_the_pictures_that_the_script_take
     page = (screenshots.ROOT / "docs" / "ui.md").read_text(encoding="utf-8")
     assert set(files) == names
     assert set(re.findall(r"\(images/(ui-[^)]*\.png)\)", page)) == names
-    assert [name for name, file in files.items() if file.stat().st_size > screenshots.MOST_BYTES] == []
+    assert [name for name, file in files.items() if file.stat().st_size > screenshots.MAX_BYTES] == []
 
 
 def test_a_picture_that_is_recompressed_has_the_same_pixels() -> None:
