@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
@@ -112,7 +113,7 @@ def test_after_any_course_of_events_it_shows_the_last_attempts(steps: list[tuple
             failure = AttemptFailure(f"attempt {number}", UNSCHEDULABLE if step == "failed" else SCHEDULER_ERROR)
             history.failed(queued(info, number), failure, "backoff")
             model.failed(uid, number, failure)
-    assert [shown(item) for item in history.show()["items"]] == list(reversed(model.attempts))
+    assert [shown(item) for item in msgspec.to_builtins(history.show())["items"]] == list(reversed(model.attempts))
     assert len(history) == len(model.attempts)
     assert history.count_chosen("n0") == sum(attempt.node == "n0" for attempt in model.attempts)
     # What others drove out, or was not tried after all, takes no memory any more.
