@@ -286,7 +286,7 @@ def _nodes(comparison: Comparison, *, wide: bool) -> Iterator[str]:
     old, new = comparison.old.figures, comparison.new.figures
     figures = [figure for figure in FIGURES if old.spread(*figure) is not None]
     titles = [f"{resource.upper()} {'LOAD' if kind == LOAD else 'REQUESTS'} %" for kind, resource in figures]
-    rows = [["NODE" if wide else "NODES THAT CHANGE LIMIT", "PODS", *titles]]
+    rows = [["NODE" if wide else "NODES THAT CHANGE MOST", "PODS", *titles]]
     for index in indexes:
         cells = [_pair(old.pods, new.pods, index)]
         cells += [_pair(old.values(*figure), new.values(*figure), index) for figure in figures]

@@ -238,7 +238,7 @@ def test_without_load_there_is_none_in_the_output(comparer: Comparer) -> None:
 def test_the_table_has_the_nodes_that_change_and_wide_all(comparer: Comparer) -> None:
     objects = [*(node(f"n{number}", cpu="4") for number in range(14)), node("idle", unschedulable=True), *waiting(14)]
     table = comparer.compare(SPREADING, PACKING, *objects)
-    assert "NODES THAT CHANGE LIMIT" in table.out
+    assert "NODES THAT CHANGE MOST" in table.out
     assert "idle" not in table.out
     assert "and 4 more (-o wide)" in table.out
     wide = comparer.compare(SPREADING, PACKING, *objects, arguments=("-o", "wide"))
