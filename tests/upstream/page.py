@@ -19,6 +19,9 @@ _WITHOUT_HINTS = "emulates 1.33 without queueing hints, which cannot be turned o
 _COMPARISONS = "most feature gates: `TaintTolerationComparisonOperators` is alpha"
 _EXPLAINED: Mapping[str, str] = {
     r"Test_PutNominatedNodeNameInBindingCycle/NominatedNodeName_is_put_if_P\w+_will_run.*": _NOMINATES,
+    r"TestNominatedNodeNameIsSetBeforePreBind\w+/NominatedNodeName_is_put_if_PreBindPlugin_will_run.*": (
+        "nomination of a pod that waits for volumes or devices"
+    ),
     r"TestPreEnqueuePluginEventsToRegister/\w+_without_event_registered_queueHint\(false\)": _WITHOUT_HINTS,
     r"TestTaint\w+/.*([GL]t_|Operators_enabled:_true).*": _COMPARISONS,
     "TestTaintTolerationGtLtIntegration": _COMPARISONS,
