@@ -17,6 +17,8 @@ import pytest
 from pulumi.provider.experimental.analyzer import Analyzer
 
 import components
+from components.settings import CheckedConfiguration
+from scheduler.config import OptionalObjects
 
 COMPONENTS = [
     member
@@ -38,11 +40,26 @@ PYTHON_ONLY = {
     "rebalance",
     "page",
 }
-# Parts of an installation that take objects of the program, or pairs, as required arguments.
+# Parts of an installation that take objects of the program, such as its settings, or pairs, as required arguments.
 PYTHON_COMPONENTS = {
-    *("AdmissionPolicies", "LoadWatcher", "OlmOperator", "OperandRollout", "OptIn", "OptInRecord", "Page"),
-    "Rebalancer",
-    "SchedulerRoles",
+    *(
+        "AdmissionPolicies",
+        "DirectScheduler",
+        "LoadWatcher",
+        "OlmOperator",
+        "OperandRollout",
+        "OperatorNetwork",
+        "OptIn",
+    ),
+    *(
+        "OptInRecord",
+        "Page",
+        "Rebalancer",
+        "SchedulerAlerts",
+        "SchedulerDashboard",
+        "SchedulerRoles",
+        "SecondaryScheduler",
+    ),
 }
 IN_A_SCHEMA = [component for component in COMPONENTS if component.__name__ not in PYTHON_COMPONENTS]
 
@@ -51,15 +68,25 @@ def as_analyzer_reads(hint: Any) -> Any:
     if typing.get_origin(hint) is typing.Literal:
         return str
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        if set(typing.get_args(hint)) == {str, CheckedConfiguration}:
+            return str  # what has been checked is for Python, too
         return typing.Union[tuple(as_analyzer_reads(argument) for argument in typing.get_args(hint))]  # noqa: UP007
     return hint
 
 
+def annotations_of(described_class: type) -> dict[str, Any]:
+    """Its own and those of the Args that it extends."""
+    lineage = (
+        kind for kind in reversed(described_class.__mro__) if kind.__module__.startswith(("components", "scheduler"))
+    )
+    return {name: hint for kind in lineage for name, hint in inspect.get_annotations(kind, eval_str=True).items()}
+
+
 def described(hint: Any) -> Iterator[type]:
-    """Our own dataclasses in an annotation, and those within them."""
-    if inspect.isclass(hint) and dataclasses.is_dataclass(hint):
+    """Our own dataclasses and settings in an annotation, and those within them."""
+    if inspect.isclass(hint) and (dataclasses.is_dataclass(hint) or issubclass(hint, OptionalObjects)):
         yield hint
-        for inner in inspect.get_annotations(hint, eval_str=True).values():
+        for inner in annotations_of(hint).values():
             yield from described(inner)
     for argument in typing.get_args(hint):
         yield from described(argument)
@@ -81,7 +108,8 @@ def test_the_sdk_makes_a_schema_of_a_component(
     arguments = inspect.signature(component.__init__, eval_str=True).parameters["args"].annotation
     monkeypatch.setattr(component.__init__, "__annotations__", {"args": arguments})
     for described_class in {component, *described(arguments)}:
-        hints = inspect.get_annotations(described_class, eval_str=True)
+        own = inspect.get_annotations(described_class, eval_str=True)
+        hints = own if described_class is component else annotations_of(described_class)
         readable = {name: as_analyzer_reads(hint) for name, hint in hints.items() if name not in PYTHON_ONLY}
         monkeypatch.setattr(described_class, "__annotations__", readable)
     definition = Analyzer("secondary-scheduler").analyze([component])["component_definitions"][component.__name__]
