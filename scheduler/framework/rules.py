@@ -6,6 +6,8 @@ columns are made by numpy, and the row that the last placement changed is asked 
 digits (tests/unit/scheduler/plugins/test_rules.py).
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

@@ -9,6 +9,8 @@ What happens on a node without (fresh) load depends on `compatibility`:
   see `StalenessPolicy`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Hashable
 from typing import Any
 

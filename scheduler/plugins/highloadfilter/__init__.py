@@ -12,6 +12,8 @@ Without a usable measurement `failOpen` decides. A resource that is measured is 
 Counter: `stepped_back/HighLoadFilter` (attempts), by the core.
 """
 
+from __future__ import annotations
+
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Sequence

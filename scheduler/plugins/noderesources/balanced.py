@@ -1,6 +1,8 @@
 """NodeResourcesBalancedAllocation: prefer nodes whose resources are used evenly
 (noderesources/balanced_allocation.go)."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

@@ -1,6 +1,8 @@
 """NodeResourcesFit: room for the pod's requests, and how full the node would be
 (pkg/scheduler/framework/plugins/noderesources/fit.go)."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
