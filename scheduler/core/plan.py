@@ -442,20 +442,13 @@ class _Sorted(Struct):
 
 class _Memory(Struct):
     """What is kept of a profile's plugins: those with `locality` by their ids, None for the others, and how they are
-    sorted; and what their rules read by.
+    sorted.
 
     Looked up once, as isinstance against a Protocol costs more than most plugins.
     """
 
     declare: dict[int, LocalPlugin | None]
     sorted: dict[tuple[DependsOn, ...], _Sorted]
-    nodes: ManyNodes | None = None
-
-    def nodes_of(self, view: NodeView) -> ManyNodes:
-        """Return what rules for many rows read by; rules of all classes share its readers while the layout stays."""
-        if self.nodes is None or self.nodes.view.layout != view.layout:
-            self.nodes = ManyNodes(view)
-        return self.nodes
 
 
 def _memory_of(profile: ProfileRunner) -> _Memory:
@@ -514,14 +507,9 @@ def make_plan(
     With `once`, the plan is good for this moment alone.
     """
     memory = _memory_of(profile)
-    try:
-        localities = {
-            key: _ANYTHING if local is None else local.locality(pod, view) for key, local in memory.declare.items()
-        }
-    except TypeError:  # of a plugin for an older contract: then each is asked with care
-        localities = {
-            key: _ANYTHING if local is None else declared(local, pod, view) for key, local in memory.declare.items()
-        }
+    localities = {
+        key: _ANYTHING if local is None else declared(local, pod, view) for key, local in memory.declare.items()
+    }
     declarations = (*[each.filters for each in localities.values()], *[each.scores for each in localities.values()])
     plugins = memory.sorted.get(declarations)
     if plugins is None:
@@ -530,9 +518,10 @@ def make_plan(
         plugins = memory.sorted[declarations] = _sort(profile, localities)
     pod_filters = [(plugin, localities[key]) for plugin, key in plugins.pod_filters]
     pod_scores = [(scorer, weight, localities[key]) for scorer, weight, key in plugins.pod_scores]
+    nodes = ManyNodes(view)
+    rules = _column_rules(nodes, pod_filters, pod_scores)
     shared_scores = tuple([each for each in pod_scores if each[2].pods_part is not None])
     own_scores = [each for each in pod_scores if each[2].pods_part is None]
-    own_rules = _column_rules(memory.nodes_of(view), pod_filters, own_scores)
     ranged = [
         _ranged(view, pod, profile, (scorer, weight, localities[key]), shared, once)
         for scorer, weight, key in plugins.ranged
@@ -547,9 +536,9 @@ def make_plan(
         pod_filters=tuple([plugin for plugin, _ in pod_filters]),
         node_scores=tuple([(scorer, weight, localities[key]) for scorer, weight, key in plugins.node_scores]),
         row_rules=None if once else _row_rules(view, pod_filters, pod_scores),
-        rules=_with_scores(own_rules, shared_scores) if shared_scores else own_rules,
+        rules=rules,
         shared_scores=shared_scores,
-        own_rules=own_rules,
+        own_rules=_column_rules(nodes, pod_filters, own_scores) if shared_scores else rules,
         ranged=ranged,
         versions=tuple([each.version for each in localities.values() if each.version is not None]),
         dtype=np.int16 if plugins.largest <= _MAX_SMALL else np.int64,
@@ -575,31 +564,12 @@ def _row_rules(
 def _column_rules(
     nodes: ManyNodes, filters: list[tuple[FilterPlugin, Locality]], scores: list[tuple[ScorePlugin, int, Locality]]
 ) -> ColumnRules:
-    without_scores = ColumnRules(
+    return ColumnRules(
         nodes,
         [locality.filter_rule(nodes) for _, locality in filters if locality.filter_rule is not None],
-        [],
+        [(locality.score_rule(nodes), weight) for _, weight, locality in scores if locality.score_rule is not None],
         [plugin for plugin, locality in filters if locality.filter_rule is None],
-        [],
-    )
-    return _with_scores(without_scores, scores)
-
-
-def _with_scores(rules: ColumnRules, scores: Iterable[tuple[ScorePlugin, int, Locality]]) -> ColumnRules:
-    nodes = rules.nodes
-    return rules._replace(
-        scores=[
-            *rules.scores,
-            *[
-                (locality.score_rule(nodes), weight)
-                for _, weight, locality in scores
-                if locality.score_rule is not None
-            ],
-        ],
-        other_scores=[
-            *rules.other_scores,
-            *[(scorer, weight) for scorer, weight, locality in scores if locality.score_rule is None],
-        ],
+        [(scorer, weight) for scorer, weight, locality in scores if locality.score_rule is None],
     )
 
 
