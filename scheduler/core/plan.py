@@ -236,6 +236,16 @@ class ColumnRules(NamedTuple):
     other_filters: list[FilterPlugin]
     other_scores: list[Weighted]
 
+    def with_scores(self, scores: Iterable[tuple[ScorePlugin, int, Locality]]) -> "ColumnRules":
+        """Return these and the rules of more scores; what is there already is not made again."""
+        rules, others = list(self.scores), list(self.other_scores)
+        for scorer, weight, locality in scores:
+            if locality.score_rule is None:
+                others.append((scorer, weight))
+            else:
+                rules.append((locality.score_rule(self.nodes), weight))
+        return ColumnRules(self.nodes, self.filters, rules, self.other_filters, others)
+
 
 class Ranged(Struct):
     """A plugin whose raw scores follow from the node, to be normalised over the feasible rows of each attempt.
@@ -263,7 +273,7 @@ class Plan(Struct):
         node_filters, node_scores: those that look at the node alone;
         pod_filters, pod_scores: those that look at the pods on it too.
         row_rules: rules of the latter; None unless all of them have one;
-        rules: the same for many rows, and those of them that have none.
+        rules: the same for many rows, and those of them that have none. Both are None in a plan for one moment.
         shared_scores: those of pod_scores that some classes share;
         own_rules: `rules` without them.
         ranged: those that are normalised over the feasible rows.
@@ -281,7 +291,7 @@ class Plan(Struct):
     pod_filters: tuple[FilterPlugin, ...]
     node_scores: tuple[tuple[ScorePlugin, int, Locality], ...]
     row_rules: RowRules | None
-    rules: ColumnRules
+    rules: ColumnRules | None
     shared_scores: tuple[tuple[ScorePlugin, int, Locality], ...]
     own_rules: ColumnRules
     ranged: list[Ranged]
@@ -367,6 +377,7 @@ class Plan(Struct):
 
     def with_pod_plugins(self, pod: PodInfo, view: NodeView, rows: RowArray, base: Column) -> Column:
         """Return the base with the plugins that look at the pods on a node added; -1 where one of them rejects it."""
+        assert self.rules is not None
         return self._with_pod_plugins(pod, view, rows, base, self.rules)
 
     def _with_pod_plugins(
@@ -442,13 +453,20 @@ class _Sorted(Struct):
 
 class _Memory(Struct):
     """What is kept of a profile's plugins: those with `locality` by their ids, None for the others, and how they are
-    sorted.
+    sorted; and what their rules read by.
 
     Looked up once, as isinstance against a Protocol costs more than most plugins.
     """
 
     declare: dict[int, LocalPlugin | None]
     sorted: dict[tuple[DependsOn, ...], _Sorted]
+    nodes: ManyNodes | None = None
+
+    def nodes_of(self, view: NodeView) -> ManyNodes:
+        """Return what rules for many rows read by: those of all classes share its readers while the layout stays."""
+        if self.nodes is None or self.nodes.layout != view.layout:
+            self.nodes = ManyNodes(view)
+        return self.nodes
 
 
 def _memory_of(profile: ProfileRunner) -> _Memory:
@@ -518,10 +536,9 @@ def make_plan(
         plugins = memory.sorted[declarations] = _sort(profile, localities)
     pod_filters = [(plugin, localities[key]) for plugin, key in plugins.pod_filters]
     pod_scores = [(scorer, weight, localities[key]) for scorer, weight, key in plugins.pod_scores]
-    nodes = ManyNodes(view)
-    rules = _column_rules(nodes, pod_filters, pod_scores)
     shared_scores = tuple([each for each in pod_scores if each[2].pods_part is not None])
     own_scores = [each for each in pod_scores if each[2].pods_part is None]
+    own_rules = _column_rules(memory.nodes_of(view), pod_filters, own_scores)
     ranged = [
         _ranged(view, pod, profile, (scorer, weight, localities[key]), shared, once)
         for scorer, weight, key in plugins.ranged
@@ -536,9 +553,9 @@ def make_plan(
         pod_filters=tuple([plugin for plugin, _ in pod_filters]),
         node_scores=tuple([(scorer, weight, localities[key]) for scorer, weight, key in plugins.node_scores]),
         row_rules=None if once else _row_rules(view, pod_filters, pod_scores),
-        rules=rules,
+        rules=None if once else own_rules.with_scores(shared_scores) if shared_scores else own_rules,
         shared_scores=shared_scores,
-        own_rules=_column_rules(nodes, pod_filters, own_scores) if shared_scores else rules,
+        own_rules=own_rules,
         ranged=ranged,
         versions=tuple([each.version for each in localities.values() if each.version is not None]),
         dtype=np.int16 if plugins.largest <= _MAX_SMALL else np.int64,
@@ -564,13 +581,9 @@ def _row_rules(
 def _column_rules(
     nodes: ManyNodes, filters: list[tuple[FilterPlugin, Locality]], scores: list[tuple[ScorePlugin, int, Locality]]
 ) -> ColumnRules:
-    return ColumnRules(
-        nodes,
-        [locality.filter_rule(nodes) for _, locality in filters if locality.filter_rule is not None],
-        [(locality.score_rule(nodes), weight) for _, weight, locality in scores if locality.score_rule is not None],
-        [plugin for plugin, locality in filters if locality.filter_rule is None],
-        [(scorer, weight) for scorer, weight, locality in scores if locality.score_rule is None],
-    )
+    filter_rules = [locality.filter_rule(nodes) for _, locality in filters if locality.filter_rule is not None]
+    other_filters = [plugin for plugin, locality in filters if locality.filter_rule is None]
+    return ColumnRules(nodes, filter_rules, [], other_filters, []).with_scores(scores)
 
 
 def _ranged(

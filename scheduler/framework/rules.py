@@ -32,7 +32,9 @@ class Nodes(ABC):
     costs as much as the arithmetic: it has to be the rule's own, never what a reader returned.
 
     Attributes:
-        view: the view that the rule is made for; it is made again when `NodeView.layout` changes.
+        view: the view that is read from now.
+        layout: `NodeView.layout` when the readers were made: with another one, rules are made again. A view's own is
+            no record of it, as it goes along with the table.
         in_columns: whether values are columns.
     """
 
@@ -44,6 +46,7 @@ class Nodes(ABC):
 
     def __init__(self, view: NodeView) -> None:
         self.view = view
+        self.layout = view.layout
         self._readers: dict[tuple[str, str], Reader] = {}
 
     def allocatable(self, resource: str) -> Reader:
