@@ -25,7 +25,7 @@ from scheduler.framework import (
     TermKind,
 )
 from scheduler.kube.primitives import Selector
-from scheduler.state.assignments import Holdings
+from scheduler.state.holdings import Holdings
 from scheduler.state.labelgroups import (
     LabelGroup,
     LabelGroups,

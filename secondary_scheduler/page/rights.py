@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from scheduler.catalog import is_label
 from scheduler.observe import Allowance
 from secondary_scheduler.page.cutting import Visitor
-from secondary_scheduler.views.asking import Refused
+from secondary_scheduler.views.guarding import Refused
 
 AUDIENCE: Final = "secondary-scheduler-page"
 """Of a token that somebody types into the form: whoever takes over the page cannot use it at the API server."""

@@ -30,7 +30,7 @@ from secondary_scheduler.clusterstatus.listing import read_object
 from secondary_scheduler.clusterstatus.unknownpods import AskedSchedulers, refuse_unknown
 from secondary_scheduler.errors import CommandError, printable
 from secondary_scheduler.page.rights import NamespacedName
-from secondary_scheduler.views.asking import Refused
+from secondary_scheduler.views.guarding import Refused
 from secondary_scheduler.views.pods import RunningPod, running_pod
 
 _AT_ONCE, _AT_ONCE_OF_ONE = 16, 2

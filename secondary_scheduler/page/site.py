@@ -40,16 +40,8 @@ from secondary_scheduler.page.rights import (
 from secondary_scheduler.page.running import Running
 from secondary_scheduler.page.sharing import NoScene, SharedScene
 from secondary_scheduler.views import rendering
-from secondary_scheduler.views.asking import (
-    HEADERS,
-    MAX_BODY,
-    BadQuery,
-    Handler,
-    Refused,
-    check_form,
-    host_of,
-    read_form,
-)
+from secondary_scheduler.views.asking import BadQuery, read_form
+from secondary_scheduler.views.guarding import HEADERS, MAX_BODY, Handler, Refused, check_form, host_of
 from secondary_scheduler.views.health import health_page
 from secondary_scheduler.views.scenes import Scene
 from secondary_scheduler.views.showing import VIEWS, Shown, View, asked_pod, show_why

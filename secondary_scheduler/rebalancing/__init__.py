@@ -53,5 +53,5 @@ from secondary_scheduler.rebalancing.rules.evictions import (
     answer_of as answer_of,
     eviction_of as eviction_of,
 )
-from secondary_scheduler.rebalancing.rules.pods import SchedulerHealth as SchedulerHealth
+from secondary_scheduler.rebalancing.rules.health import SchedulerHealth as SchedulerHealth
 from secondary_scheduler.rebalancing.rules.reasons import STOPPING as STOPPING, Reason as Reason, Refusal as Refusal

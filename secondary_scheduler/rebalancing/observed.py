@@ -13,7 +13,7 @@ from scheduler.kube.primitives import TimestampError, epoch_seconds
 from secondary_scheduler.rebalancing.history import MoveOutcome, PastMove
 from secondary_scheduler.rebalancing.objects import revision_of
 from secondary_scheduler.rebalancing.rules.evictions import EVACUATION_SECONDS
-from secondary_scheduler.rebalancing.rules.pods import SchedulerHealth
+from secondary_scheduler.rebalancing.rules.health import SchedulerHealth
 
 CLOCKS_SECONDS = 5.0
 """So much the clock of the API server, which dates pods to the second, may be behind ours."""

@@ -20,9 +20,10 @@ from secondary_scheduler.rebalancing.history import History, PastMove
 from secondary_scheduler.rebalancing.loads import Loads, NodeLoads, Share, Thresholds, share_of
 from secondary_scheduler.rebalancing.objects import ClusterFacts, Workloads
 from secondary_scheduler.rebalancing.oracle import Gain, Oracle, Verdict
-from secondary_scheduler.rebalancing.rules import moves, moves as move_rules, pods as health_rules
+from secondary_scheduler.rebalancing.rules import health as health_rules, moves as move_rules, pace
 from secondary_scheduler.rebalancing.rules.evictions import Disruptions
-from secondary_scheduler.rebalancing.rules.pods import PodRules, SchedulerHealth
+from secondary_scheduler.rebalancing.rules.health import SchedulerHealth
+from secondary_scheduler.rebalancing.rules.pods import PodRules
 from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal
 
 _EXAMPLES = 3
@@ -218,9 +219,9 @@ class _Round:
         self._disruptions = Disruptions(
             item for item in self._every("PodDisruptionBudget") if isinstance(item, PodDisruptionBudget)
         )
-        self._budget = moves.MoveBudget.of_interval(self._settings, situation.history, pods, self._now)
+        self._budget = pace.MoveBudget.of_interval(self._settings, situation.history, pods, self._now)
         # Also pods of other schedulers, which the machines of a node may be.
-        self._moving = moves.nodes_of_moving_machines([*pods, *situation.pending])
+        self._moving = pace.nodes_of_moving_machines([*pods, *situation.pending])
         self._tries = 0
         self._loads = self._measured()
         self.history = situation.history.after_round(self._loads.overloaded)
@@ -261,7 +262,7 @@ class _Round:
         if stale is not None:
             yield stale
         yield from health_rules.stability(situation.health, pods=ours, pending=len(pending), nodes=self._nodes.values())
-        wrong = moves.predictions_hold(situation.history)
+        wrong = pace.predictions_hold(situation.history)
         if wrong is not None and situation.evicts:
             yield wrong
         if stale is None and self._loads.overloaded and not self._loads.with_room(self._open()):
@@ -274,7 +275,7 @@ class _Round:
         everyone = (
             move_rules.left_alone(info)
             or move_rules.overloaded_long_enough(node, self.history, self._settings)
-            or moves.node_settled(node, self.history, window=self._situation.window, now=self._now)
+            or pace.node_settled(node, self.history, window=self._situation.window, now=self._now)
             or self._moving.get(node)
             or (Refusal(Reason.LIMIT, self._limit_text()) if self._budget.exhausted else None)
         )
@@ -330,8 +331,8 @@ class _Round:
             return Refusal(Reason.EXTENDER)
         exceeded = self._loads.limits.exceeded(self._loads.of(pod.node_name))
         return (
-            moves.settled(workload, self.history)
-            or moves.cooled_down(workload, self.history, self._settings, self._now)
+            pace.settled(workload, self.history)
+            or pace.cooled_down(workload, self.history, self._settings, self._now)
             or self._disruptions.refusal(pod, without_any=self._settings.evict_pods_without_pdb)
             or move_rules.share_is_known(share, exceeded)
         )
@@ -348,7 +349,7 @@ class _Round:
         for name in verdict.best:
             refusal = (
                 self._targets.refusal(self._nodes[name])
-                or moves.node_settled(name, self.history, window=window, now=self._now)
+                or pace.node_settled(name, self.history, window=window, now=self._now)
                 or self._moving.get(name)
                 or move_rules.effect_on_pair(self._loads, share, pod.node_name, name)
                 or self._budget.refusal(workload, pod.node_name, name)

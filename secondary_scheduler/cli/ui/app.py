@@ -21,17 +21,8 @@ from secondary_scheduler.cli.ui import course, live, whatif
 from secondary_scheduler.cli.ui.live import LiveCluster
 from secondary_scheduler.cli.ui.reading import RecordingScenes, SceneRequest
 from secondary_scheduler.views import nodes, rendering
-from secondary_scheduler.views.asking import (
-    HEADERS,
-    MAX_BODY,
-    BadQuery,
-    Handler,
-    Refused,
-    check_form,
-    choice,
-    host_of,
-    read_form,
-)
+from secondary_scheduler.views.asking import BadQuery, choice, read_form
+from secondary_scheduler.views.guarding import HEADERS, MAX_BODY, Handler, Refused, check_form, host_of
 from secondary_scheduler.views.health import health_page
 from secondary_scheduler.views.scenes import Scene
 from secondary_scheduler.views.showing import VIEWS, View, asked_pod, show_decision, show_why

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientSession
 
 from secondary_scheduler.page.site import COOKIE, IDLE_SECONDS, MAX_SECONDS, MAX_SESSIONS, MAX_SESSIONS_OF_A_USER
-from secondary_scheduler.views.asking import HEADERS
+from secondary_scheduler.views.guarding import HEADERS
 from secondary_scheduler.views.scenes import Scene
 from tests.support.sharedscenes import MARK, shared_scene
 from tests.support.visiting import HOST, OWN, Visit, visiting

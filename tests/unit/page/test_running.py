@@ -18,7 +18,7 @@ from secondary_scheduler.errors import CommandError
 from secondary_scheduler.page import running
 from secondary_scheduler.page.rights import NamespacedName
 from secondary_scheduler.page.running import RunningScheduler, as_visitor
-from secondary_scheduler.views.asking import Refused
+from secondary_scheduler.views.guarding import Refused
 from secondary_scheduler.views.health import health_page
 from secondary_scheduler.views.pods import RunningPod, running_pod
 from secondary_scheduler.views.scenes import Scene

@@ -18,7 +18,8 @@ from secondary_scheduler.balance import NodeFigures
 from secondary_scheduler.rebalancing import History, MoveOutcome, PastMove, Reason, SchedulerHealth
 from secondary_scheduler.rebalancing.loads import NodeLoads, Share
 from secondary_scheduler.rebalancing.rules.evictions import Answer, answer_of, eviction_of
-from secondary_scheduler.rebalancing.rules.moves import MoveBudget, effect_on_all, effect_on_pair
+from secondary_scheduler.rebalancing.rules.moves import effect_on_all, effect_on_pair
+from secondary_scheduler.rebalancing.rules.pace import MoveBudget
 from tests.support.rebalancing import NOW, START, Object, Scene, moved, one_hot_node, owned, replica_set, running
 from tests.support.simulating import node
 
