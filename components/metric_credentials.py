@@ -13,55 +13,6 @@ from ._inputs import joined
 from .kube_object import child, cluster_role_binding, name_of
 from .settings import MetricCredentialValues
 
-
-@dataclass(frozen=True)
-class MetricAccess:
-    """How the scheduler may read the metric source; at most one of token, existing_secret and cluster_role.
-
-    Beside `settings` of an installation only token and certificate_authority: the others follow from the settings'
-    `metricProvider.credentials`.
-
-    Attributes:
-        token, certificate_authority: for a Secret of the installation: bearer token, and PEM bundle for the source.
-        existing_secret, existing_key: a Secret in the namespace that is managed elsewhere, and its key with the token.
-        cluster_role: ClusterRole to bind the scheduler's ServiceAccount to, whose own token is sent.
-        audience: of that token, if it is not the API server's.
-        rules: what the scheduler may do with them; the address follows from the configuration.
-        in_configuration: the configuration itself holds a token, which whoever may read ConfigMaps can read.
-    """
-
-    token: pulumi.Input[str] | None = field(default=None, repr=False)
-    certificate_authority: pulumi.Input[str] | None = None
-    existing_secret: str | None = None
-    existing_key: pulumi.Input[str] = "token"
-    cluster_role: pulumi.Input[str] | None = None
-    audience: str = ""
-    rules: CredentialRules = field(default_factory=CredentialRules)
-    in_configuration: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        credentials: MetricCredentialValues,
-        token: pulumi.Input[str] | None,
-        certificate_authority: pulumi.Input[str] | None,
-        *,
-        in_configuration: bool,
-    ) -> MetricAccess:
-        """Return what settings describe; token and authority are for a Secret, unless the configuration holds them."""
-        secret = credentials.existing_secret
-        return cls(
-            None if in_configuration else token,
-            None if in_configuration else certificate_authority,
-            existing_secret=secret.name if secret else None,
-            existing_key=secret.key if secret else "token",
-            cluster_role=credentials.cluster_role,
-            audience=credentials.audience,
-            rules=credentials.rules,
-            in_configuration=in_configuration,
-        )
-
-
 TOKEN_KEY = "token"  # noqa: S105 - the key under which the token stands
 CA_KEY = "ca.crt"
 
@@ -151,3 +102,51 @@ def _binding(
     metadata = {"name": joined(args.binding_prefix, account, separator, cluster_role)}
     subjects = [{"kind": "ServiceAccount", "name": account, "namespace": args.namespace}]
     cluster_role_binding(name, metadata, cluster_role, subjects, child(component))
+
+
+@dataclass(frozen=True)
+class MetricAccess:
+    """How the scheduler may read the metric source; at most one of token, existing_secret and cluster_role.
+
+    Beside `settings` of an installation only token and certificate_authority: the others follow from the settings'
+    `metricProvider.credentials`.
+
+    Attributes:
+        token, certificate_authority: for a Secret of the installation: bearer token, and PEM bundle for the source.
+        existing_secret, existing_key: a Secret in the namespace that is managed elsewhere, and its key with the token.
+        cluster_role: ClusterRole to bind the scheduler's ServiceAccount to, whose own token is sent.
+        audience: of that token, if it is not the API server's.
+        rules: what the scheduler may do with them; the address follows from the configuration.
+        in_configuration: the configuration itself holds a token, which whoever may read ConfigMaps can read.
+    """
+
+    token: pulumi.Input[str] | None = field(default=None, repr=False)
+    certificate_authority: pulumi.Input[str] | None = None
+    existing_secret: str | None = None
+    existing_key: pulumi.Input[str] = "token"
+    cluster_role: pulumi.Input[str] | None = None
+    audience: str = ""
+    rules: CredentialRules = field(default_factory=CredentialRules)
+    in_configuration: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        credentials: MetricCredentialValues,
+        token: pulumi.Input[str] | None,
+        certificate_authority: pulumi.Input[str] | None,
+        *,
+        in_configuration: bool,
+    ) -> MetricAccess:
+        """Return what settings describe; token and authority are for a Secret, unless the configuration holds them."""
+        secret = credentials.existing_secret
+        return cls(
+            None if in_configuration else token,
+            None if in_configuration else certificate_authority,
+            existing_secret=secret.name if secret else None,
+            existing_key=secret.key if secret else "token",
+            cluster_role=credentials.cluster_role,
+            audience=credentials.audience,
+            rules=credentials.rules,
+            in_configuration=in_configuration,
+        )

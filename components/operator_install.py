@@ -16,29 +16,6 @@ from ._operator_rules import Instance, cluster_rules, namespace_rules
 from .kube_object import child, cluster_role_binding, in_kubernetes_spelling, name_of, namespace_of, rollout_timeouts
 from .labels import COMPONENT
 
-
-@dataclass(frozen=True)
-class ExistingOperatorArgs:
-    """Attributes:
-    namespace: where the operator runs.
-    """
-
-    namespace: pulumi.Input[str]
-
-
-class ExistingOperator(pulumi.ComponentResource):
-    """Creates nothing and checks nothing: if the operator is missing, the scheduler does not become ready."""
-
-    namespace: pulumi.Output[str]
-    version: pulumi.Output[str]
-
-    def __init__(self, name: str, args: ExistingOperatorArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("secondary-scheduler:components:ExistingOperator", name, None, opts)
-        self.namespace = pulumi.Output.from_input(args.namespace)
-        self.version = pulumi.Output.from_input("")
-        self.register_outputs({"namespace": self.namespace, "version": self.version})
-
-
 OPERATOR_NAME = "secondary-scheduler-operator"
 _COMMAND = "/bin/secondary-scheduler-operator"
 HEALTH_PORT = 8080
@@ -243,3 +220,25 @@ def _container(args: OperatorInstallArgs) -> dict[str, Any]:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - a path in the container
     }
+
+
+@dataclass(frozen=True)
+class ExistingOperatorArgs:
+    """Attributes:
+    namespace: where the operator runs.
+    """
+
+    namespace: pulumi.Input[str]
+
+
+class ExistingOperator(pulumi.ComponentResource):
+    """Creates nothing and checks nothing: if the operator is missing, the scheduler does not become ready."""
+
+    namespace: pulumi.Output[str]
+    version: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ExistingOperatorArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("secondary-scheduler:components:ExistingOperator", name, None, opts)
+        self.namespace = pulumi.Output.from_input(args.namespace)
+        self.version = pulumi.Output.from_input("")
+        self.register_outputs({"namespace": self.namespace, "version": self.version})

@@ -17,36 +17,6 @@ from pathlib import Path
 
 from devcluster.errors import PortTakenError
 
-
-@contextmanager
-def serving(document: Callable[[], bytes]) -> Iterator[str]:
-    """Serve JSON that is made for each request while the block runs; yields the address, without a path."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = document()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing: the output is that of the command."""
-
-    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-    # A client that keeps its connection must not keep the server.
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://{LOOPBACK}:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 LOOPBACK = "127.0.0.1"
 # Below the kernel's ephemeral range (32768 and up), or an outgoing connection could take a port between its choice and
 # its use.
@@ -188,3 +158,32 @@ def pod_network(avoid: Iterable[str]) -> str:
     random.shuffle(candidates)
     # Of those that are reserved, too, the cluster may have ended.
     return f"127.{next(filter(_RESERVED.reserve, candidates), candidates[0])}"
+
+
+@contextmanager
+def serving(document: Callable[[], bytes]) -> Iterator[str]:
+    """Serve JSON that is made for each request while the block runs; yields the address, without a path."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = document()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing: the output is that of the command."""
+
+    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
+    # A client that keeps its connection must not keep the server.
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://{LOOPBACK}:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -49,6 +49,121 @@ from stacks.image import check_versions, cluster_minor, credential_warnings, ove
 from stacks.kubeconfig import KUBECONFIG_KEY, check_kubeconfig
 from stacks.settings import StackSettings
 
+DIRECTORY = Path(__file__).resolve().parent
+
+
+def _keys(is_such: Callable[[Any], bool]) -> frozenset[str]:
+    """The settings of such a type, or of one that may also be absent."""
+    return frozenset(
+        field.alias or name
+        for name, field in StackSettings.model_fields.items()
+        if any(map(is_such, (field.annotation, *get_args(field.annotation))))
+    )
+
+
+# What the engine passes as text; structured values are JSON.
+_BOOLEANS, _NUMBERS = _keys(lambda kind: kind is bool), _keys(lambda kind: kind is int)
+_OBJECTS = _keys(
+    lambda kind: get_origin(kind) in (tuple, dict) or (isinstance(kind, type) and issubclass(kind, BaseModel))
+)
+
+
+def check(
+    values: Mapping[str, str],
+    encrypted: Collection[str],
+    environment: Mapping[str, str],
+    directory: Path = DIRECTORY,
+    *,
+    with_kubeconfig: bool = True,
+) -> tuple[StackSettings, CheckedConfiguration, MetricCredentialValues]:
+    """Check the values of this project's keys and return settings, scheduler configuration and credentials.
+
+    Args:
+        values: text by key, without the project's prefix, as the engine passes them: structured values are JSON.
+        encrypted: the keys that are encrypted in the stack file.
+        environment: the environment variables of the `pulumi` process.
+        directory: the folder of the stack file, which `configurationFile` is relative to.
+        with_kubeconfig: also check the kubeconfig, which is not part of the stack file.
+
+    Raises:
+        ConfigurationError: with every problem found; `stacks.problems.locate` adds file and line.
+    """
+    problems = misplaced_secrets(encrypted, values)
+    document = _document({key: value for key, value in values.items() if key not in SECRET_KEYS})
+    problems += separate_keys(document, _OBJECTS)
+    read = read_stack_settings(document)
+    problems += read.problems
+    settings, later = read.settings, []
+    if settings is not None and with_kubeconfig:
+        later += check_kubeconfig(settings.cluster, values.get(KUBECONFIG_KEY), environment)
+    profile, credentials = None, MetricCredentialValues()
+    if settings is not None:
+        provider = settings.metric_provider
+        secrets = {key: values[key] for key in SECRET_KEYS if key in values}
+        credentials, part_problems = find_credentials(provider.credentials if provider else None, secrets, environment)
+        later += part_problems
+        image = None if read.lacks("schedulerImage") else settings.scheduler_image
+        flavour, part_problems = flavour_of_settings(settings, image)
+        later += part_problems
+        if not part_problems and not read.lacks("flavour", "extraPlugins"):
+            minor = cluster_minor(settings)
+            if settings.configuration_file is not None:
+                profile, part_problems = configuration_from_file(settings, credentials, directory, flavour, minor)
+            else:
+                profile, part_problems = build_profile(settings, credentials, environment, flavour, minor)
+            later += part_problems
+        if profile is not None:
+            versions = check_versions(settings, flavour) if settings.compatibility_check != "off" else []
+            later += versions if settings.compatibility_check == "fail" else []
+            version_warnings = versions if settings.compatibility_check == "warn" else []
+            profile, planned = plan_beside(
+                profile,
+                settings,
+                opt_in=settings.opt_in,
+                rebalance=settings.rebalance,
+                page=settings.page,
+                mode=settings.install_mode,
+                upstream=settings.operator.is_upstream(settings.install_mode),
+                minor=cluster_minor(settings),
+            )
+            later += [problem for problem in planned if problem.severity == "error"]
+            warnings = [
+                *profile.warnings,
+                *version_warnings,
+                *overridden_key_warnings(settings, profile.configuration),
+                *credential_warnings(settings, flavour),
+                *(problem for problem in planned if problem.severity == "warning"),
+            ]
+            profile = replace(profile, warnings=tuple(replace(warning, severity="warning") for warning in warnings))
+    problems += [problem for problem in later if not read.concerns(problem)]
+    if problems or settings is None or profile is None:
+        raise ConfigurationError(problems)
+    return settings, profile, credentials
+
+
+def opt_in_of(_settings: StackSettings, profile: CheckedConfiguration) -> OptInPlan | None:
+    """Return what opts pods in; the command line asks so, of projects of other versions too."""
+    return profile.opt_in
+
+
+def _document(values: Mapping[str, str]) -> dict[str, Any]:
+    """The values with their types; a value that does not parse stays text, and the models reject it."""
+    document: dict[str, Any] = {}
+    for key, text in values.items():
+        if key in _OBJECTS:
+            try:
+                document[key] = json.loads(text)
+            except ValueError:
+                document[key] = text
+        elif key in _BOOLEANS and text in ("true", "false"):
+            document[key] = text == "true"
+        elif key in _NUMBERS and text.isdecimal():
+            document[key] = int(text)
+        elif text:  # Pulumi.yaml's default of a required key is empty
+            document[key] = text
+    return document
+
+
 _KEY = "configurationFile"
 _REPLACED_SETTINGS = ("schedulerName", "plugins", "profiles", "compatibility")
 _SET_IN_FILE = {
@@ -263,118 +378,3 @@ def separate_keys(document: MutableMapping[str, Any], structured: Collection[str
         commands = f"pulumi config rm {quote(key)} && pulumi config set --path {quote(key)} {value}"
         problems.append(Problem((key,), f"is a key of its own, because --path was missing; run: {commands}"))
     return problems
-
-
-DIRECTORY = Path(__file__).resolve().parent
-
-
-def _keys(is_such: Callable[[Any], bool]) -> frozenset[str]:
-    """The settings of such a type, or of one that may also be absent."""
-    return frozenset(
-        field.alias or name
-        for name, field in StackSettings.model_fields.items()
-        if any(map(is_such, (field.annotation, *get_args(field.annotation))))
-    )
-
-
-# What the engine passes as text; structured values are JSON.
-_BOOLEANS, _NUMBERS = _keys(lambda kind: kind is bool), _keys(lambda kind: kind is int)
-_OBJECTS = _keys(
-    lambda kind: get_origin(kind) in (tuple, dict) or (isinstance(kind, type) and issubclass(kind, BaseModel))
-)
-
-
-def check(
-    values: Mapping[str, str],
-    encrypted: Collection[str],
-    environment: Mapping[str, str],
-    directory: Path = DIRECTORY,
-    *,
-    with_kubeconfig: bool = True,
-) -> tuple[StackSettings, CheckedConfiguration, MetricCredentialValues]:
-    """Check the values of this project's keys and return settings, scheduler configuration and credentials.
-
-    Args:
-        values: text by key, without the project's prefix, as the engine passes them: structured values are JSON.
-        encrypted: the keys that are encrypted in the stack file.
-        environment: the environment variables of the `pulumi` process.
-        directory: the folder of the stack file, which `configurationFile` is relative to.
-        with_kubeconfig: also check the kubeconfig, which is not part of the stack file.
-
-    Raises:
-        ConfigurationError: with every problem found; `stacks.problems.locate` adds file and line.
-    """
-    problems = misplaced_secrets(encrypted, values)
-    document = _document({key: value for key, value in values.items() if key not in SECRET_KEYS})
-    problems += separate_keys(document, _OBJECTS)
-    read = read_stack_settings(document)
-    problems += read.problems
-    settings, later = read.settings, []
-    if settings is not None and with_kubeconfig:
-        later += check_kubeconfig(settings.cluster, values.get(KUBECONFIG_KEY), environment)
-    profile, credentials = None, MetricCredentialValues()
-    if settings is not None:
-        provider = settings.metric_provider
-        secrets = {key: values[key] for key in SECRET_KEYS if key in values}
-        credentials, part_problems = find_credentials(provider.credentials if provider else None, secrets, environment)
-        later += part_problems
-        image = None if read.lacks("schedulerImage") else settings.scheduler_image
-        flavour, part_problems = flavour_of_settings(settings, image)
-        later += part_problems
-        if not part_problems and not read.lacks("flavour", "extraPlugins"):
-            minor = cluster_minor(settings)
-            if settings.configuration_file is not None:
-                profile, part_problems = configuration_from_file(settings, credentials, directory, flavour, minor)
-            else:
-                profile, part_problems = build_profile(settings, credentials, environment, flavour, minor)
-            later += part_problems
-        if profile is not None:
-            versions = check_versions(settings, flavour) if settings.compatibility_check != "off" else []
-            later += versions if settings.compatibility_check == "fail" else []
-            version_warnings = versions if settings.compatibility_check == "warn" else []
-            profile, planned = plan_beside(
-                profile,
-                settings,
-                opt_in=settings.opt_in,
-                rebalance=settings.rebalance,
-                page=settings.page,
-                mode=settings.install_mode,
-                upstream=settings.operator.is_upstream(settings.install_mode),
-                minor=cluster_minor(settings),
-            )
-            later += [problem for problem in planned if problem.severity == "error"]
-            warnings = [
-                *profile.warnings,
-                *version_warnings,
-                *overridden_key_warnings(settings, profile.configuration),
-                *credential_warnings(settings, flavour),
-                *(problem for problem in planned if problem.severity == "warning"),
-            ]
-            profile = replace(profile, warnings=tuple(replace(warning, severity="warning") for warning in warnings))
-    problems += [problem for problem in later if not read.concerns(problem)]
-    if problems or settings is None or profile is None:
-        raise ConfigurationError(problems)
-    return settings, profile, credentials
-
-
-def opt_in_of(_settings: StackSettings, profile: CheckedConfiguration) -> OptInPlan | None:
-    """Return what opts pods in; the command line asks so, of projects of other versions too."""
-    return profile.opt_in
-
-
-def _document(values: Mapping[str, str]) -> dict[str, Any]:
-    """The values with their types; a value that does not parse stays text, and the models reject it."""
-    document: dict[str, Any] = {}
-    for key, text in values.items():
-        if key in _OBJECTS:
-            try:
-                document[key] = json.loads(text)
-            except ValueError:
-                document[key] = text
-        elif key in _BOOLEANS and text in ("true", "false"):
-            document[key] = text == "true"
-        elif key in _NUMBERS and text.isdecimal():
-            document[key] = int(text)
-        elif text:  # Pulumi.yaml's default of a required key is empty
-            document[key] = text
-    return document

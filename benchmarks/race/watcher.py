@@ -11,34 +11,6 @@ from pathlib import Path
 
 from devcluster import ports
 
-_TICK = os.sysconf("SC_CLK_TCK")
-_CPUCLOCK_SCHED = 2
-
-
-def cpu_seconds(pid: int) -> float:
-    """Processor time of a process so far, user and system, in ticks of 10 ms."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK
-
-
-def processor_seconds(pid: int) -> float:
-    """The same in nanoseconds' resolution, by the process's own clock."""
-    return time.clock_gettime_ns(~pid << 3 | _CPUCLOCK_SCHED) / 1e9
-
-
-def peak_memory(pid: int) -> int:
-    """The most resident memory that a process ever had, in bytes."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"process {pid} shows no peak of its memory")
-
-
-def stolen_seconds() -> float:
-    """Processor time that the hypervisor gave to others, over all cores, since boot."""
-    return int(Path("/proc/stat").read_text().split(maxsplit=10)[8]) / _TICK
-
-
 _WINDOW = 900
 
 
@@ -78,3 +50,31 @@ def serving(loads_of: Mapping[str, float]) -> Iterator[str]:
 
     with ports.serving(lambda: document(data, int(time.time()))) as address:
         yield address
+
+
+_TICK = os.sysconf("SC_CLK_TCK")
+_CPUCLOCK_SCHED = 2
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process so far, user and system, in ticks of 10 ms."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def processor_seconds(pid: int) -> float:
+    """The same in nanoseconds' resolution, by the process's own clock."""
+    return time.clock_gettime_ns(~pid << 3 | _CPUCLOCK_SCHED) / 1e9
+
+
+def peak_memory(pid: int) -> int:
+    """The most resident memory that a process ever had, in bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"process {pid} shows no peak of its memory")
+
+
+def stolen_seconds() -> float:
+    """Processor time that the hypervisor gave to others, over all cores, since boot."""
+    return int(Path("/proc/stat").read_text().split(maxsplit=10)[8]) / _TICK

@@ -17,24 +17,6 @@ from devcluster.node_agent.objects import (
 )
 from devcluster.node_agent.volumes.sources import VolumeContext, object_data
 
-_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
-
-
-def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replace ``$(NAME)`` by its value; an unknown name stays as written; ``$$`` gives one ``$``.
-
-    Source: k8s.io/kubernetes/third_party/forked/golang/expansion.
-    """
-
-    def replace(match: re.Match[str]) -> str:
-        name = match.group(1)
-        if name is None:
-            return "$"
-        return variables.get(name, match.group(0))
-
-    return _REFERENCE.sub(replace, text)
-
-
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
@@ -107,3 +89,21 @@ def _text(value: bytes) -> str:
     if "\0" in text:
         raise ContainerConfigError("a value for an environment variable contains a NUL byte")
     return text
+
+
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """Replace ``$(NAME)`` by its value; an unknown name stays as written; ``$$`` gives one ``$``.
+
+    Source: k8s.io/kubernetes/third_party/forked/golang/expansion.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name is None:
+            return "$"
+        return variables.get(name, match.group(0))
+
+    return _REFERENCE.sub(replace, text)

@@ -13,33 +13,6 @@ from types import FrameType
 
 import grpc
 
-
-def prepare() -> None:
-    """Make the start quiet and short. Only for a process that serves a plugin and does nothing else.
-
-    An interrupt during the imports ends the process without a trace; `serving.serve` handles those that come later.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _stub_sdk_packages()
-
-
-def _stub_sdk_packages() -> None:
-    """Let `pulumi.runtime.proto` be imported without the SDK around it, which takes three times as long.
-
-    Importing a submodule runs the `__init__` of every package above it. The empty packages put in their place only say
-    where the submodules are.
-    """
-    search = None
-    for name in ("pulumi", "pulumi.runtime"):
-        spec = importlib.machinery.PathFinder.find_spec(name, search) if search else find_spec(name)
-        if name in sys.modules or spec is None or not spec.submodule_search_locations:
-            return
-        search = list(spec.submodule_search_locations)
-        bare = importlib.machinery.ModuleSpec(name, None, is_package=True)
-        bare.submodule_search_locations = search
-        sys.modules[name] = module_from_spec(bare)
-
-
 MESSAGE_LIMIT_BYTES = 400 * 1024 * 1024  # the engine's own limit
 _ENGINE_CHECK_SECONDS = 1.0
 _OPTIONS = [
@@ -85,3 +58,29 @@ def serve(register: Callable[[grpc.Server], None], *, workers: int, on_stop: Cal
             break
     on_stop()
     server.stop(grace).wait()
+
+
+def prepare() -> None:
+    """Make the start quiet and short. Only for a process that serves a plugin and does nothing else.
+
+    An interrupt during the imports ends the process without a trace; `serving.serve` handles those that come later.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _stub_sdk_packages()
+
+
+def _stub_sdk_packages() -> None:
+    """Let `pulumi.runtime.proto` be imported without the SDK around it, which takes three times as long.
+
+    Importing a submodule runs the `__init__` of every package above it. The empty packages put in their place only say
+    where the submodules are.
+    """
+    search = None
+    for name in ("pulumi", "pulumi.runtime"):
+        spec = importlib.machinery.PathFinder.find_spec(name, search) if search else find_spec(name)
+        if name in sys.modules or spec is None or not spec.submodule_search_locations:
+            return
+        search = list(spec.submodule_search_locations)
+        bare = importlib.machinery.ModuleSpec(name, None, is_package=True)
+        bare.submodule_search_locations = search
+        sys.modules[name] = module_from_spec(bare)

@@ -18,35 +18,6 @@ from scheduler.catalog.schedulerplugins import OPTIONS_DESCRIPTOR, SCHEDULER_PLU
 from scheduler.catalog.types import ArgsModel
 from scheduler.catalog.upstream import DEFAULT_KUBERNETES, KubernetesVersion
 
-HANDOVER_PATH = "/debug/handover"
-HANDOVER_AUDIENCE = "secondary-scheduler.io/handover"
-"""Of the tokens by which two replicas know each other. The API server takes them for nothing else."""
-HANDOVER_DIRECTORY = "/var/run/secrets/secondary-scheduler/handover"
-"""Where the scheduler's pod has its token of this audience, as the file `token`."""
-
-
-ANNOTATION_CACHE_CURRENT: Final = "secondary-scheduler.io/cache-current"
-"""`false` while the leader decides by what a cluster that went back to an older state has undone, else `true`."""
-ANNOTATION_CACHE_MESSAGE: Final = "secondary-scheduler.io/cache-current-message"
-"""When and how the cluster went back, and what has become of it; empty if it never did."""
-ANNOTATION_CLUSTER_VERSION: Final = "secondary-scheduler.io/cluster-version"
-"""The version of Kubernetes that the leader read, such as `1.36`."""
-ANNOTATION_CONFIGURATION_HASH: Final = "secondary-scheduler.io/configuration-hash"
-"""Of the configuration that is in effect; also on the pod template of the Deployment, which asks for it."""
-ANNOTATION_LOAD_FRESH: Final = "secondary-scheduler.io/load-data-fresh"
-"""`true` or `false`; absent where no plugin reads the load."""
-ANNOTATION_LOAD_MESSAGE: Final = "secondary-scheduler.io/load-data-message"
-ANNOTATION_OVERCOMMITTED: Final = "secondary-scheduler.io/nodes-overcommitted"
-"""`true` or `false`."""
-ANNOTATION_OVERCOMMITTED_MESSAGE: Final = "secondary-scheduler.io/nodes-overcommitted-message"
-ANNOTATION_UNREAD: Final = "secondary-scheduler.io/unread-resources"
-"""Resources that decisions go without, each with the reason; absent where there are none."""
-ANNOTATION_VERSION: Final = "secondary-scheduler.io/kubernetes-version"
-"""The version of kube-scheduler that the profiles behave as."""
-ANNOTATION_VERSION_MESSAGE: Final = "secondary-scheduler.io/kubernetes-version-message"
-"""Why that is not the cluster's version any more; empty where it is."""
-
-
 OPERATOR_NAMESPACE = "openshift-secondary-scheduler-operator"
 """Namespace of upstream's operator, and the default of ours."""
 
@@ -344,3 +315,32 @@ def page_namespace_rules(operand: str = OPERAND) -> tuple[PolicyRule, ...]:
     """Return the page's rights in the scheduler's namespace: to get the scheduler's Lease, whose versions tell that the
     cluster went back to an older state."""
     return (PolicyRule(("coordination.k8s.io",), ("leases",), ("get",), resource_names=(operand,)),)
+
+
+HANDOVER_PATH = "/debug/handover"
+HANDOVER_AUDIENCE = "secondary-scheduler.io/handover"
+"""Of the tokens by which two replicas know each other. The API server takes them for nothing else."""
+HANDOVER_DIRECTORY = "/var/run/secrets/secondary-scheduler/handover"
+"""Where the scheduler's pod has its token of this audience, as the file `token`."""
+
+
+ANNOTATION_CACHE_CURRENT: Final = "secondary-scheduler.io/cache-current"
+"""`false` while the leader decides by what a cluster that went back to an older state has undone, else `true`."""
+ANNOTATION_CACHE_MESSAGE: Final = "secondary-scheduler.io/cache-current-message"
+"""When and how the cluster went back, and what has become of it; empty if it never did."""
+ANNOTATION_CLUSTER_VERSION: Final = "secondary-scheduler.io/cluster-version"
+"""The version of Kubernetes that the leader read, such as `1.36`."""
+ANNOTATION_CONFIGURATION_HASH: Final = "secondary-scheduler.io/configuration-hash"
+"""Of the configuration that is in effect; also on the pod template of the Deployment, which asks for it."""
+ANNOTATION_LOAD_FRESH: Final = "secondary-scheduler.io/load-data-fresh"
+"""`true` or `false`; absent where no plugin reads the load."""
+ANNOTATION_LOAD_MESSAGE: Final = "secondary-scheduler.io/load-data-message"
+ANNOTATION_OVERCOMMITTED: Final = "secondary-scheduler.io/nodes-overcommitted"
+"""`true` or `false`."""
+ANNOTATION_OVERCOMMITTED_MESSAGE: Final = "secondary-scheduler.io/nodes-overcommitted-message"
+ANNOTATION_UNREAD: Final = "secondary-scheduler.io/unread-resources"
+"""Resources that decisions go without, each with the reason; absent where there are none."""
+ANNOTATION_VERSION: Final = "secondary-scheduler.io/kubernetes-version"
+"""The version of kube-scheduler that the profiles behave as."""
+ANNOTATION_VERSION_MESSAGE: Final = "secondary-scheduler.io/kubernetes-version-message"
+"""Why that is not the cluster's version any more; empty where it is."""

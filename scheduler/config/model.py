@@ -8,42 +8,6 @@ from pydantic import Field, model_validator
 
 from scheduler.catalog import Duration, ExtensionPoint, StrictModel
 
-
-class LeaseFlags(StrictModel):
-    """The flags `--leader-elect-…`, with the field names of `leaderElection` in a configuration.
-
-    Timings in seconds; the defaults are those that this project's operator passes.
-    """
-
-    leader_elect: bool = True
-    lease_duration: Duration = 15.0
-    renew_deadline: Duration = 10.0
-    retry_period: Duration = 2.0
-    resource_lock: str = "leases"
-    resource_name: str
-    resource_namespace: str
-
-
-def overridden_lease_keys(data: Any, flags: LeaseFlags) -> tuple[str, ...]:
-    """Return the sorted keys of `leaderElection` in a configuration's data whose values differ from the flags.
-
-    Data that is not a mapping, or does not decode, is ignored: `load_configuration` refuses it.
-    """
-    election = data.get("leaderElection") if isinstance(data, Mapping) else None
-    if not isinstance(election, Mapping):
-        return ()
-    flag_values = flags.to_dict()
-    return tuple(sorted(key for key, value in election.items() if key in flag_values and _differs(key, value, flags)))
-
-
-def _differs(key: str, value: Any, flags: LeaseFlags) -> bool:
-    try:
-        read = LeaseFlags.model_validate({**flags.to_dict(), key: value})
-    except ValueError:
-        return False
-    return read != flags
-
-
 GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{GROUP}/v1"
 KIND = "KubeSchedulerConfiguration"
@@ -220,3 +184,38 @@ class KubeSchedulerConfiguration(StrictModel):
         if isinstance(data, dict) and data.get("enableProfiling") is False:
             return {"enableContentionProfiling": False, **data}
         return data
+
+
+class LeaseFlags(StrictModel):
+    """The flags `--leader-elect-…`, with the field names of `leaderElection` in a configuration.
+
+    Timings in seconds; the defaults are those that this project's operator passes.
+    """
+
+    leader_elect: bool = True
+    lease_duration: Duration = 15.0
+    renew_deadline: Duration = 10.0
+    retry_period: Duration = 2.0
+    resource_lock: str = "leases"
+    resource_name: str
+    resource_namespace: str
+
+
+def overridden_lease_keys(data: Any, flags: LeaseFlags) -> tuple[str, ...]:
+    """Return the sorted keys of `leaderElection` in a configuration's data whose values differ from the flags.
+
+    Data that is not a mapping, or does not decode, is ignored: `load_configuration` refuses it.
+    """
+    election = data.get("leaderElection") if isinstance(data, Mapping) else None
+    if not isinstance(election, Mapping):
+        return ()
+    flag_values = flags.to_dict()
+    return tuple(sorted(key for key, value in election.items() if key in flag_values and _differs(key, value, flags)))
+
+
+def _differs(key: str, value: Any, flags: LeaseFlags) -> bool:
+    try:
+        read = LeaseFlags.model_validate({**flags.to_dict(), key: value})
+    except ValueError:
+        return False
+    return read != flags

@@ -41,48 +41,6 @@ from scheduler.framework import (
 from scheduler.observe import Metrics
 from scheduler.state import QueuedPod, SchedulingQueue, Snapshot
 
-_SECONDS: Final = 240
-"""Less than the five minutes after which members come back whom no event wakes."""
-
-
-class _GivenUp(NamedTuple):
-    until: MonotonicSeconds
-    members: int
-    minimum: int
-    message: str
-
-
-class GivenUpGangs:
-    """Remembers them for a while, as long as they have as many members and the same minimum."""
-
-    def __init__(self, now: Callable[[], MonotonicSeconds]) -> None:
-        self._now = now
-        self._gangs: dict[str, _GivenUp] = {}
-
-    def note(self, gang: Gang, members: int, message: str) -> None:
-        """An attempt at a gang was given up."""
-        now = self._now()
-        self._gangs = {name: entry for name, entry in self._gangs.items() if entry.until > now}
-        self._gangs[gang.name] = _GivenUp(now + _SECONDS, members, gang.minimum, message)
-
-    def message(self, gang: Gang, members: int) -> str | None:
-        """Return what to tell the members of a gang where an attempt would be given up again; None where it may be
-        made."""
-        given_up = self._gangs.get(gang.name)
-        if given_up is None or self._now() >= given_up.until:
-            return None
-        if members < given_up.members or gang.minimum != given_up.minimum:
-            return None
-        return given_up.message
-
-
-def over_budget(members: Sequence[QueuedPod], message: str) -> list[tuple[QueuedPod, AttemptFailure]]:
-    """Return the failures of the members of a gang that was given up. No event wakes them: each that wakes one would
-    have all of them tried again."""
-    failure = AttemptFailure(message, UNSCHEDULABLE, frozenset({BUDGET_REJECTOR}))
-    return [(queued, failure) for queued in members]
-
-
 _RETRIES_AT_ONCE: Final = 5
 """How often in a row a member comes back without back-off. During a back-off other pods may take its room, and the
 members that are bound stay where they are; an API server that refuses everything must not be asked all the time."""
@@ -502,3 +460,45 @@ def _upstream_failures(
         reason, woken_by = (SCHEDULER_ERROR, frozenset[str]()) if failed else (UNSCHEDULABLE, rejectors)
         rejected.append((queued, AttemptFailure(message, reason, woken_by)))
     return rejected
+
+
+_SECONDS: Final = 240
+"""Less than the five minutes after which members come back whom no event wakes."""
+
+
+class _GivenUp(NamedTuple):
+    until: MonotonicSeconds
+    members: int
+    minimum: int
+    message: str
+
+
+class GivenUpGangs:
+    """Remembers them for a while, as long as they have as many members and the same minimum."""
+
+    def __init__(self, now: Callable[[], MonotonicSeconds]) -> None:
+        self._now = now
+        self._gangs: dict[str, _GivenUp] = {}
+
+    def note(self, gang: Gang, members: int, message: str) -> None:
+        """An attempt at a gang was given up."""
+        now = self._now()
+        self._gangs = {name: entry for name, entry in self._gangs.items() if entry.until > now}
+        self._gangs[gang.name] = _GivenUp(now + _SECONDS, members, gang.minimum, message)
+
+    def message(self, gang: Gang, members: int) -> str | None:
+        """Return what to tell the members of a gang where an attempt would be given up again; None where it may be
+        made."""
+        given_up = self._gangs.get(gang.name)
+        if given_up is None or self._now() >= given_up.until:
+            return None
+        if members < given_up.members or gang.minimum != given_up.minimum:
+            return None
+        return given_up.message
+
+
+def over_budget(members: Sequence[QueuedPod], message: str) -> list[tuple[QueuedPod, AttemptFailure]]:
+    """Return the failures of the members of a gang that was given up. No event wakes them: each that wakes one would
+    have all of them tried again."""
+    failure = AttemptFailure(message, UNSCHEDULABLE, frozenset({BUDGET_REJECTOR}))
+    return [(queued, failure) for queued in members]

@@ -14,22 +14,6 @@ from scheduler.framework.view import NodeView
 from scheduler.framework.work import OverBudgetError
 
 
-def filter_row(state: CycleState, plugin: FilterPlugin, pod: PodInfo, view: NodeView, row: int) -> Status:
-    """Return what a filter says of one row after PreFilter: Success, Skip, a rejection, or the error that it raised."""
-    if plugin.name in state.skip_filter:
-        return SKIP.with_plugin(plugin.name)
-    rows: RowArray = np.array([row], dtype=np.intp)
-    try:
-        verdicts = call_plugin(state, plugin.name, "Filter", plugin.filter, pod, view, rows)
-    except PluginError as error:
-        return error.status.with_plugin(plugin.name)
-    except OverBudgetError as error:
-        return unresolvable(str(error), plugin=plugin.name)
-    if verdicts is None or not verdicts.codes[0]:
-        return SUCCESS.with_plugin(plugin.name)
-    return verdicts.status(0, plugin.name)
-
-
 class NodeFilter(Protocol):
     """A filter written node by node."""
 
@@ -87,3 +71,19 @@ def missing_node_method(plugin: object) -> str | None:
         if function.__name__ in called and not hasattr(plugin, f"{method}_node"):
             return f"its {method} calls {function.__name__}, and it has no {method}_node"
     return None
+
+
+def filter_row(state: CycleState, plugin: FilterPlugin, pod: PodInfo, view: NodeView, row: int) -> Status:
+    """Return what a filter says of one row after PreFilter: Success, Skip, a rejection, or the error that it raised."""
+    if plugin.name in state.skip_filter:
+        return SKIP.with_plugin(plugin.name)
+    rows: RowArray = np.array([row], dtype=np.intp)
+    try:
+        verdicts = call_plugin(state, plugin.name, "Filter", plugin.filter, pod, view, rows)
+    except PluginError as error:
+        return error.status.with_plugin(plugin.name)
+    except OverBudgetError as error:
+        return unresolvable(str(error), plugin=plugin.name)
+    if verdicts is None or not verdicts.codes[0]:
+        return SUCCESS.with_plugin(plugin.name)
+    return verdicts.status(0, plugin.name)

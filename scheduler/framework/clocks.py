@@ -15,36 +15,6 @@ from msgspec import Struct
 
 from scheduler.framework.status import Code
 
-
-class AttemptTiming(Protocol):
-    """Measures attempts of one profile, one after the other. The engine makes metrics of it; without one, an attempt
-    goes unmeasured.
-
-    Attributes:
-        times_plugins: whether each plugin is measured in the attempt under way, as in one of ten.
-    """
-
-    times_plugins: bool
-
-    def begin(self) -> None:
-        """Extension points begin that are called one right after the other."""
-
-    def lap(self, point: str, code: Code = Code.SUCCESS) -> None:
-        """An extension point ended with a code; it began when the one before ended."""
-
-    def point(self, point: str, code: Code, seconds: float) -> None:
-        """An extension point took so many seconds."""
-
-    def called(self, plugin: str, point: str) -> None:
-        """A plugin is called."""
-
-    def now(self) -> float:
-        """Return seconds of a monotonic clock."""
-
-    def plugin(self, plugin: str, point: str, answer: object, seconds: float) -> None:
-        """A plugin gave an answer after so many seconds: a `Status`, a tuple with one, or numbers."""
-
-
 WallSeconds = NewType("WallSeconds", float)
 """Seconds since the epoch, as the wall clock shows them: a number to compare with times from outside."""
 
@@ -90,3 +60,32 @@ def _monotonic_at_zero() -> MonotonicSeconds:
 
 STOPPED_CLOCKS = Clocks(_wall_at_zero, _monotonic_at_zero)
 """Clocks that stand still, for what needs none."""
+
+
+class AttemptTiming(Protocol):
+    """Measures attempts of one profile, one after the other. The engine makes metrics of it; without one, an attempt
+    goes unmeasured.
+
+    Attributes:
+        times_plugins: whether each plugin is measured in the attempt under way, as in one of ten.
+    """
+
+    times_plugins: bool
+
+    def begin(self) -> None:
+        """Extension points begin that are called one right after the other."""
+
+    def lap(self, point: str, code: Code = Code.SUCCESS) -> None:
+        """An extension point ended with a code; it began when the one before ended."""
+
+    def point(self, point: str, code: Code, seconds: float) -> None:
+        """An extension point took so many seconds."""
+
+    def called(self, plugin: str, point: str) -> None:
+        """A plugin is called."""
+
+    def now(self) -> float:
+        """Return seconds of a monotonic clock."""
+
+    def plugin(self, plugin: str, point: str, answer: object, seconds: float) -> None:
+        """A plugin gave an answer after so many seconds: a `Status`, a tuple with one, or numbers."""

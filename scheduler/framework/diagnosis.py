@@ -11,34 +11,6 @@ from msgspec import Struct, field
 from scheduler.framework.status import Code, CodeArray, IntArray, RowArray, Status, Verdicts
 from scheduler.framework.view import NodeView
 
-
-class NodeCodes(Mapping[str, int]):
-    """Codes by node name; `rows` finds the nodes with one code without looking at each."""
-
-    def __init__(self, view: NodeView, codes: CodeArray) -> None:
-        """`codes` has an entry per row of the view."""
-        self._view = view
-        self._codes = codes
-
-    def rows(self, code: Code) -> RowArray:
-        """Return the rows of the nodes with a code, ascending."""
-        rows = self._view.rows
-        matching: RowArray = rows[self._codes[rows] == code]
-        return matching
-
-    def __getitem__(self, name: str) -> int:
-        row = self._view.row(name)
-        if row < 0:
-            raise KeyError(name)
-        return int(self._codes[row])
-
-    def __iter__(self) -> Iterator[str]:
-        return (self._view.name(row) for row in self._view.rows.tolist())
-
-    def __len__(self) -> int:
-        return len(self._view.rows)
-
-
 NO_NODES = "no nodes available to schedule pods"
 
 
@@ -167,3 +139,30 @@ def unavailable(total: int, histogram: Mapping[str, int]) -> str:
     "10" before "2"."""
     reasons = sorted(f"{count} {reason}" for reason, count in histogram.items())
     return f"0/{total} nodes are available:" + (f" {', '.join(reasons)}." if reasons else "")
+
+
+class NodeCodes(Mapping[str, int]):
+    """Codes by node name; `rows` finds the nodes with one code without looking at each."""
+
+    def __init__(self, view: NodeView, codes: CodeArray) -> None:
+        """`codes` has an entry per row of the view."""
+        self._view = view
+        self._codes = codes
+
+    def rows(self, code: Code) -> RowArray:
+        """Return the rows of the nodes with a code, ascending."""
+        rows = self._view.rows
+        matching: RowArray = rows[self._codes[rows] == code]
+        return matching
+
+    def __getitem__(self, name: str) -> int:
+        row = self._view.row(name)
+        if row < 0:
+            raise KeyError(name)
+        return int(self._codes[row])
+
+    def __iter__(self) -> Iterator[str]:
+        return (self._view.name(row) for row in self._view.rows.tolist())
+
+    def __len__(self) -> int:
+        return len(self._view.rows)

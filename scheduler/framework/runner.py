@@ -73,68 +73,6 @@ from scheduler.framework.status import (
 from scheduler.framework.view import NodeView, Objects
 from scheduler.framework.work import OverBudgetError
 
-
-def pre_filter(
-    plugins: Iterable[PreFilterPlugin],
-    state: CycleState,
-    pod: PodInfo,
-    view: NodeView,
-    skippable: frozenset[str],
-    late: list[PreFilterPlugin],
-) -> PreFilterOutcome:
-    """Return a status, the only nodes worth filtering (None: all), and the plugins that left the others out.
-
-    Plugins named in `skippable` are put on `late` instead of being called.
-
-    Raises:
-        PluginError: a plugin raised or answered neither Success, Skip nor a rejection.
-    """
-    names: frozenset[str] | None = None
-    restricting: list[str] = []
-    remembered: Status | None = None
-    for plugin in plugins:
-        if plugin.name in skippable:
-            late.append(plugin)
-            continue
-        result, status = call_plugin(state, plugin.name, "PreFilter", plugin.pre_filter, pod, view)
-        if status.is_skip:
-            state.skip_filter.add(plugin.name)
-            continue
-        if status.is_rejection:
-            status = status.with_plugin(plugin.name)
-            if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-                return status, None, ()
-            remembered = remembered or status
-            continue
-        if not status.is_success:
-            raise PluginError(plugin.name, "PreFilter", status.message)
-        if result is not None and result.node_names is not None:
-            names = result.node_names if names is None else names & result.node_names
-            restricting.append(plugin.name)
-            if not names:
-                return _no_nodes(restricting), None, ()
-    return remembered or SUCCESS, names, tuple(restricting)
-
-
-def pre_filter_late(plugins: Iterable[PreFilterPlugin], state: CycleState, pod: PodInfo, view: NodeView) -> None:
-    """Call plugins that were skipped before, whose state or verdicts are needed after all.
-
-    Raises:
-        PluginError: a plugin raised.
-    """
-    for plugin in plugins:
-        _, status = call_plugin(state, plugin.name, "PreFilter", plugin.pre_filter, pod, view)
-        if status.is_skip:
-            state.skip_filter.add(plugin.name)
-
-
-def _no_nodes(restricting: Sequence[str]) -> Status:
-    if len(restricting) == 1:
-        return unresolvable(f"node(s) didn't satisfy plugin {restricting[0]}", plugin=restricting[0])
-    reason = f"node(s) didn't satisfy plugin(s) [{' '.join(restricting)}] simultaneously"
-    return unresolvable(reason, plugin=restricting[-1])
-
-
 Wrap = Callable[[ExtensionPoint, Plugin], Plugin]
 """Puts an observer around a plugin at one extension point; the wrapper implements that point and passes everything
 on."""
@@ -519,3 +457,64 @@ class ProfileRunner:
         """Tell PostBind plugins."""
         for plugin in self.post_bind:
             await timed_to_end(state, plugin.name, "PostBind", plugin.post_bind, pod, node)
+
+
+def pre_filter(
+    plugins: Iterable[PreFilterPlugin],
+    state: CycleState,
+    pod: PodInfo,
+    view: NodeView,
+    skippable: frozenset[str],
+    late: list[PreFilterPlugin],
+) -> PreFilterOutcome:
+    """Return a status, the only nodes worth filtering (None: all), and the plugins that left the others out.
+
+    Plugins named in `skippable` are put on `late` instead of being called.
+
+    Raises:
+        PluginError: a plugin raised or answered neither Success, Skip nor a rejection.
+    """
+    names: frozenset[str] | None = None
+    restricting: list[str] = []
+    remembered: Status | None = None
+    for plugin in plugins:
+        if plugin.name in skippable:
+            late.append(plugin)
+            continue
+        result, status = call_plugin(state, plugin.name, "PreFilter", plugin.pre_filter, pod, view)
+        if status.is_skip:
+            state.skip_filter.add(plugin.name)
+            continue
+        if status.is_rejection:
+            status = status.with_plugin(plugin.name)
+            if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return status, None, ()
+            remembered = remembered or status
+            continue
+        if not status.is_success:
+            raise PluginError(plugin.name, "PreFilter", status.message)
+        if result is not None and result.node_names is not None:
+            names = result.node_names if names is None else names & result.node_names
+            restricting.append(plugin.name)
+            if not names:
+                return _no_nodes(restricting), None, ()
+    return remembered or SUCCESS, names, tuple(restricting)
+
+
+def pre_filter_late(plugins: Iterable[PreFilterPlugin], state: CycleState, pod: PodInfo, view: NodeView) -> None:
+    """Call plugins that were skipped before, whose state or verdicts are needed after all.
+
+    Raises:
+        PluginError: a plugin raised.
+    """
+    for plugin in plugins:
+        _, status = call_plugin(state, plugin.name, "PreFilter", plugin.pre_filter, pod, view)
+        if status.is_skip:
+            state.skip_filter.add(plugin.name)
+
+
+def _no_nodes(restricting: Sequence[str]) -> Status:
+    if len(restricting) == 1:
+        return unresolvable(f"node(s) didn't satisfy plugin {restricting[0]}", plugin=restricting[0])
+    reason = f"node(s) didn't satisfy plugin(s) [{' '.join(restricting)}] simultaneously"
+    return unresolvable(reason, plugin=restricting[-1])

@@ -10,37 +10,6 @@ from typing import Protocol
 from scheduler.catalog import Credential, CredentialRules, LoadQueries
 from scheduler.framework import LoadReading
 
-Known = Callable[[], int]
-"""How many nodes, or pods, a source may tell about, for the cap on its answers. Called on the thread that reads it."""
-
-
-class LoadError(Exception):
-    """A source could not be read; the text says what, where and why, and never holds a credential."""
-
-
-class LoadRefused(LoadError):
-    """The source does not accept the credential."""
-
-
-class LoadSource(Protocol):
-    """One place to read loads from; called from the collector's thread only."""
-
-    def describe(self) -> str:
-        """Name the source in messages: type and address, no credential."""
-        ...
-
-    def read(self) -> LoadReading:
-        """Fetch the loads of all instances.
-
-        Raises:
-            LoadError: the source did not answer, or not with loads.
-        """
-        ...
-
-    def close(self) -> None:
-        """Release connections."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
@@ -89,3 +58,35 @@ class LoadSettings:
     def __repr__(self) -> str:
         """Leave the token out: settings end up in logs."""
         return f"LoadSettings(address={self.address!r}, window={self.window!r})"
+
+
+Known = Callable[[], int]
+"""How many nodes, or pods, a source may tell about, for the cap on its answers. Called on the thread that reads it."""
+
+
+class LoadError(Exception):
+    """A source could not be read; the text says what, where and why, and never holds a credential."""
+
+
+class LoadRefused(LoadError):
+    """The source does not accept the credential."""
+
+
+class LoadSource(Protocol):
+    """One place to read loads from; called from the collector's thread only."""
+
+    def describe(self) -> str:
+        """Name the source in messages: type and address, no credential."""
+        ...
+
+    def read(self) -> LoadReading:
+        """Fetch the loads of all instances.
+
+        Raises:
+            LoadError: the source did not answer, or not with loads.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release connections."""
+        ...

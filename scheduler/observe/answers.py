@@ -20,70 +20,6 @@ from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.resources import PodResources
 
 
-class PodsQuestion(Struct, frozen=True):
-    """Why pods are where they are.
-
-    Attributes:
-        namespace: whose pods; None for all. Pods of other namespaces are counted and not named.
-        pod: only the one of this name, and where it waits; only with a namespace.
-        limit: decisions to show.
-        node: also what every plugin says of the pod on this node; only with a pod.
-    """
-
-    namespace: str | None
-    pod: str | None
-    limit: int
-    node: str | None = None
-
-
-class QueueQuestion(Struct, frozen=True):
-    """What waits.
-
-    Attributes:
-        namespace: whose pods are named; None for all. Those of other namespaces are counted.
-        limit: pods to show, of each queue.
-    """
-
-    namespace: str | None
-    limit: int
-
-
-class NodeQuestion(Struct, frozen=True):
-    """What is known of a node; names no pod."""
-
-    node: str
-
-
-class ChosenQuestion(Struct, frozen=True):
-    """The last decisions that chose a node, of all namespaces."""
-
-    node: str
-    limit: int
-
-
-class ShadowQuestion(Struct, frozen=True):
-    """The last decisions in which a shadow differs.
-
-    Attributes:
-        namespace: whose pods are named; None for all.
-        limit: differences to show.
-    """
-
-    namespace: str | None
-    limit: int
-
-
-Question = PodsQuestion | QueueQuestion | NodeQuestion | ChosenQuestion | ShadowQuestion
-
-
-class UnansweredError(Exception):
-    """A question cannot be answered; `status` is an HTTP status."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-
-
 class ReviewClient(Protocol):
     """The part of the API client that reviews need."""
 
@@ -186,3 +122,67 @@ class Answers(Struct, frozen=True, kw_only=True):
     pod_resources: Callable[[], Iterable[PodResources]] = list
     """The pods that `/metrics/resources` shows; called on the loop, gone through on the serving thread. None where this
     process does not lead."""
+
+
+class PodsQuestion(Struct, frozen=True):
+    """Why pods are where they are.
+
+    Attributes:
+        namespace: whose pods; None for all. Pods of other namespaces are counted and not named.
+        pod: only the one of this name, and where it waits; only with a namespace.
+        limit: decisions to show.
+        node: also what every plugin says of the pod on this node; only with a pod.
+    """
+
+    namespace: str | None
+    pod: str | None
+    limit: int
+    node: str | None = None
+
+
+class QueueQuestion(Struct, frozen=True):
+    """What waits.
+
+    Attributes:
+        namespace: whose pods are named; None for all. Those of other namespaces are counted.
+        limit: pods to show, of each queue.
+    """
+
+    namespace: str | None
+    limit: int
+
+
+class NodeQuestion(Struct, frozen=True):
+    """What is known of a node; names no pod."""
+
+    node: str
+
+
+class ChosenQuestion(Struct, frozen=True):
+    """The last decisions that chose a node, of all namespaces."""
+
+    node: str
+    limit: int
+
+
+class ShadowQuestion(Struct, frozen=True):
+    """The last decisions in which a shadow differs.
+
+    Attributes:
+        namespace: whose pods are named; None for all.
+        limit: differences to show.
+    """
+
+    namespace: str | None
+    limit: int
+
+
+Question = PodsQuestion | QueueQuestion | NodeQuestion | ChosenQuestion | ShadowQuestion
+
+
+class UnansweredError(Exception):
+    """A question cannot be answered; `status` is an HTTP status."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status

@@ -43,57 +43,6 @@ from scheduler.observe.answers import (
 from scheduler.observe.authorization import DECISIONS, NODES, QUEUE, SHADOW, named_in
 from scheduler.observe.refresh import GaugeRefresh
 
-
-class HandoverEndpoint:
-    """Serves the history."""
-
-    def __init__(self, source: HandoverSource, loop: GaugeRefresh) -> None:
-        self._source, self._loop = source, loop
-
-    def add_to(self, application: web.Application) -> None:
-        """Add the route."""
-        application.router.add_get(HANDOVER_PATH, self._hand_over)
-
-    async def _hand_over(self, request: web.Request) -> web.StreamResponse:
-        try:
-            history = await self._loop.ask(self._source.export)
-        except TimeoutError:
-            return web.Response(status=503, text=_BUSY)
-        except UnansweredError as error:
-            return web.Response(status=error.status, text=f"{error}\n")
-        response = web.Response(
-            body=msgspec.json.encode(HandedOverAnswer(self._source.token(), Raw(history))),
-            content_type="application/json",
-        )
-        await response.prepare(request)
-        await response.write_eof()
-        self._source.delivered()
-        return response
-
-
-class NodeLoadEndpoint:
-    """Answers from the node table, which the scheduling loop owns."""
-
-    def __init__(self, answers: Answers) -> None:
-        self._answers = answers
-
-    def add_to(self, application: web.Application) -> None:
-        """Add the route."""
-        application.router.add_get(NODES, self._loads)
-
-    async def _loads(self, _: web.Request) -> web.Response:
-        ask = self._answers.node_loads
-        assert ask is not None  # the route exists only with it
-        try:
-            sources = await self._answers.gauges.ask(ask)
-        except TimeoutError:
-            return web.Response(status=503, text=_BUSY)
-        return _response(NodeLoadReport(sources=tuple(sources)))
-
-
-_MAX_LIMIT: Final = 500
-_DEFAULT_LIMIT: Final = 100
-_DEFAULT_WAITING_LIMIT: Final = 20
 _NAME_LENGTH: Final = 253
 _BUSY: Final = "the scheduling loop is busy; try again\n"
 
@@ -200,3 +149,55 @@ def _number(request: web.Request, default: int) -> int:
 def _response(document: Document) -> web.Response:
     body = msgspec.json.encode(replace(document, scheduler_version=__version__)) + b"\n"
     return web.Response(body=body, content_type="application/json")
+
+
+class HandoverEndpoint:
+    """Serves the history."""
+
+    def __init__(self, source: HandoverSource, loop: GaugeRefresh) -> None:
+        self._source, self._loop = source, loop
+
+    def add_to(self, application: web.Application) -> None:
+        """Add the route."""
+        application.router.add_get(HANDOVER_PATH, self._hand_over)
+
+    async def _hand_over(self, request: web.Request) -> web.StreamResponse:
+        try:
+            history = await self._loop.ask(self._source.export)
+        except TimeoutError:
+            return web.Response(status=503, text=_BUSY)
+        except UnansweredError as error:
+            return web.Response(status=error.status, text=f"{error}\n")
+        response = web.Response(
+            body=msgspec.json.encode(HandedOverAnswer(self._source.token(), Raw(history))),
+            content_type="application/json",
+        )
+        await response.prepare(request)
+        await response.write_eof()
+        self._source.delivered()
+        return response
+
+
+class NodeLoadEndpoint:
+    """Answers from the node table, which the scheduling loop owns."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+
+    def add_to(self, application: web.Application) -> None:
+        """Add the route."""
+        application.router.add_get(NODES, self._loads)
+
+    async def _loads(self, _: web.Request) -> web.Response:
+        ask = self._answers.node_loads
+        assert ask is not None  # the route exists only with it
+        try:
+            sources = await self._answers.gauges.ask(ask)
+        except TimeoutError:
+            return web.Response(status=503, text=_BUSY)
+        return _response(NodeLoadReport(sources=tuple(sources)))
+
+
+_MAX_LIMIT: Final = 500
+_DEFAULT_LIMIT: Final = 100
+_DEFAULT_WAITING_LIMIT: Final = 20

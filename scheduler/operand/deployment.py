@@ -21,19 +21,6 @@ from scheduler.operand.objects import (
     SECURE_PORT,
 )
 
-FEWER_REPLICAS: Final = "FewerReplicas"
-"""Reason of the condition Available, whose message then begins with both numbers and why, up to a semicolon."""
-
-
-def shortage_of(conditions: Iterable[Mapping[str, Any]]) -> str:
-    """Return what the conditions of a SecondaryScheduler say about it, such as `1 of 2 wanted: one suitable node`; ""
-    where as many replicas run as are wanted."""
-    for condition in conditions:
-        if condition.get("type") == "Available" and condition.get("reason") == FEWER_REPLICAS:
-            return str(condition.get("message") or "").partition(";")[0]
-    return ""
-
-
 Json = dict[str, Any]
 
 CERTS_VOLUME = "certs-dir"
@@ -296,3 +283,16 @@ def _spread_over_nodes(operand: Operand) -> Json:
             "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]
         }
     }
+
+
+FEWER_REPLICAS: Final = "FewerReplicas"
+"""Reason of the condition Available, whose message then begins with both numbers and why, up to a semicolon."""
+
+
+def shortage_of(conditions: Iterable[Mapping[str, Any]]) -> str:
+    """Return what the conditions of a SecondaryScheduler say about it, such as `1 of 2 wanted: one suitable node`; ""
+    where as many replicas run as are wanted."""
+    for condition in conditions:
+        if condition.get("type") == "Available" and condition.get("reason") == FEWER_REPLICAS:
+            return str(condition.get("message") or "").partition(";")[0]
+    return ""

@@ -37,6 +37,139 @@ from scheduler.preemption.dryruns import DryRunCache
 from scheduler.preemption.trials import dry_run
 from scheduler.preemption.victims import LEAVING, Candidate, DryRunResult, VictimRules, choose, ineligible
 
+WAITING = "waiting for the preemption for this pod to be finished"
+
+
+def wanted_candidates(nodes: int, percentage: int, least: int) -> int:
+    """Return after how many candidates among `nodes` the search may end (calculateNumCandidates)."""
+    return min(nodes, max(nodes * percentage // 100, least))
+
+
+class Evaluator:
+    """What the PostFilter of a preempting plugin does; the plugin brings its rules."""
+
+    def __init__(
+        self,
+        plugin: str,
+        context: PluginContext,
+        rules: VictimRules,
+        limit: Callable[[int], int],
+        *,
+        prefix: str = "",
+    ) -> None:
+        """Without a handle (simulation) nobody is evicted.
+
+        Args:
+            plugin: its name.
+            context: what the plugin was built with.
+            rules: who may be evicted.
+            limit: after how many candidates the search may end, given how many nodes there are to try.
+            prefix: stands before every message.
+        """
+        self._filters = context.filters
+        self._rules = rules
+        self._dry_runs = DryRunCache()
+        self._limit = limit
+        self._prefix = prefix
+        self._reports_victims = context.kubernetes.reports_victims
+        handle = context.handle
+        self._evictions = None if handle is None else Evictions(plugin, handle, context.kubernetes)
+
+    def awaits_watch(self, pod: PodInfo) -> bool:
+        """Tell whether victims of this pod have yet to be shown terminating, so that trying the pod is of no use."""
+        return self._evictions is not None and self._evictions.awaits_watch(pod)
+
+    def victims_of(self, pod: PodInfo) -> Collection[str]:
+        """Return the UIDs of a pod's victims, while its preemption is remembered."""
+        return () if self._evictions is None else self._evictions.victims_of(pod)
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender] = ()
+    ) -> Asking[tuple[PostFilterResult | None, Status]]:
+        """Nominate the node where preemption hurts least and start evicting, or say why preemption does not help.
+
+        Extenders have a say in which nodes are left as candidates, and in the victims (callExtenders of kube-scheduler
+        1.34); without any, nothing is asked.
+        """
+        rows = self._rows_to_try(state, pod, view, codes)
+        if isinstance(rows, Status):
+            return None, rows
+        assert self._filters is not None
+        limit = self._limit(len(rows))
+        if not extenders:
+            result = self._dry_runs.search(state, pod, view, self._filters, rows, limit, self._rules, state.rng)
+            return self._conclude(pod, view, result)
+        # Tried afresh: an extender may want a node without victims, which what is remembered does not tell.
+        trials = dry_run(state, pod, view, self._filters, rows, limit, self._rules, asks_extenders=True)
+        if not trials.candidates:
+            return self._conclude(pod, view, trials)
+        candidates = {candidate.node: candidate for candidate in trials.candidates}
+        try:
+            for extender in extenders:
+                if not candidates:
+                    break
+                victims = {node: Victims(each.victims, each.violations) for node, each in candidates.items()}
+                answered = yield PreemptQuestion(extender, pod, victims)
+                view = answered.view
+                assert isinstance(answered.answer, PreemptAnswer)
+                candidates = candidates_left(extender, pod, view, candidates, answered.answer, self._rules)
+        except ExtenderError as error:
+            return None, failure(f"{self._prefix}{error}")
+        with_victims = [candidate for candidate in candidates.values() if candidate.victims]
+        if not with_victims:
+            return None, unschedulable(f"{self._prefix}{NO_CANDIDATE}")
+        unstarted = self._rules.start_of_unstarted(view.now)
+        return self._conclude(pod, view, choose(with_victims, unstarted, state.rng))
+
+    def _rows_to_try(self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes) -> RowArray | Status:
+        """Return the rows where removing pods may help, or why none is to be tried."""
+        state.count(PREEMPTION_ATTEMPTS)
+        reason = self._unfinished(pod, view) or ineligible(state, pod, view, codes, self._rules)
+        if reason is not None:
+            return unschedulable(self._prefix + reason)
+        if self._filters is None:
+            return failure(f"{self._prefix}there are no filters to ask")
+        rows = codes.rows(Code.UNSCHEDULABLE)
+        # Upstream, too, starts at a random node, so that the first nodes of the list do not lose all their pods.
+        return np.roll(rows, -int(state.rng.random() * len(rows)))
+
+    def _conclude(
+        self, pod: PodInfo, view: NodeView, result: Candidate | DryRunResult
+    ) -> tuple[PostFilterResult | None, Status]:
+        if isinstance(result, Candidate):
+            self._evict(pod, result, view)
+            return PostFilterResult(result.node, result.victims), self._success(result)
+        if result.errors:
+            return None, failure(self._prefix + result.error)
+        return PostFilterResult(""), unschedulable(self._prefix + result.message(len(view.rows)))
+
+    def _success(self, chosen: Candidate) -> Status:
+        if not self._reports_victims:
+            return SUCCESS
+        count = len(chosen.victims)
+        text = f"found a potential placement for pod on node {chosen.node}, preempting {count} victims"
+        return Status(Code.SUCCESS, (self._prefix + text,))
+
+    def _unfinished(self, pod: PodInfo, view: NodeView) -> str | None:
+        """Return why the pod must not preempt while an earlier preemption of its own is not over; None if it may."""
+        if self._evictions is None:
+            return None
+        if self._evictions.is_running(pod):
+            return WAITING
+        return LEAVING if self._evictions.has_victims_left(pod, view) else None
+
+    def _evict(self, pod: PodInfo, chosen: Candidate, view: NodeView) -> None:
+        if self._evictions is None:
+            return
+        displaced = [
+            nominee
+            for nominee in view.nominations.get(chosen.node, ())
+            # A nomination that the API server does not show yet has nothing to be cleared there.
+            if nominee.priority < pod.priority and nominee.nominated_node
+        ]
+        self._evictions.start(pod, chosen, displaced, view)
+
+
 _MIN_REMEMBERED = 64
 """So many preemptions may be remembered before those that are over are looked for."""
 
@@ -233,136 +366,3 @@ def _candidate(
             )
         victims.append(victim)
     return Candidate(offered.node, tuple(rules.by_importance(victims, view.now)), violations)
-
-
-WAITING = "waiting for the preemption for this pod to be finished"
-
-
-def wanted_candidates(nodes: int, percentage: int, least: int) -> int:
-    """Return after how many candidates among `nodes` the search may end (calculateNumCandidates)."""
-    return min(nodes, max(nodes * percentage // 100, least))
-
-
-class Evaluator:
-    """What the PostFilter of a preempting plugin does; the plugin brings its rules."""
-
-    def __init__(
-        self,
-        plugin: str,
-        context: PluginContext,
-        rules: VictimRules,
-        limit: Callable[[int], int],
-        *,
-        prefix: str = "",
-    ) -> None:
-        """Without a handle (simulation) nobody is evicted.
-
-        Args:
-            plugin: its name.
-            context: what the plugin was built with.
-            rules: who may be evicted.
-            limit: after how many candidates the search may end, given how many nodes there are to try.
-            prefix: stands before every message.
-        """
-        self._filters = context.filters
-        self._rules = rules
-        self._dry_runs = DryRunCache()
-        self._limit = limit
-        self._prefix = prefix
-        self._reports_victims = context.kubernetes.reports_victims
-        handle = context.handle
-        self._evictions = None if handle is None else Evictions(plugin, handle, context.kubernetes)
-
-    def awaits_watch(self, pod: PodInfo) -> bool:
-        """Tell whether victims of this pod have yet to be shown terminating, so that trying the pod is of no use."""
-        return self._evictions is not None and self._evictions.awaits_watch(pod)
-
-    def victims_of(self, pod: PodInfo) -> Collection[str]:
-        """Return the UIDs of a pod's victims, while its preemption is remembered."""
-        return () if self._evictions is None else self._evictions.victims_of(pod)
-
-    def post_filter(
-        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender] = ()
-    ) -> Asking[tuple[PostFilterResult | None, Status]]:
-        """Nominate the node where preemption hurts least and start evicting, or say why preemption does not help.
-
-        Extenders have a say in which nodes are left as candidates, and in the victims (callExtenders of kube-scheduler
-        1.34); without any, nothing is asked.
-        """
-        rows = self._rows_to_try(state, pod, view, codes)
-        if isinstance(rows, Status):
-            return None, rows
-        assert self._filters is not None
-        limit = self._limit(len(rows))
-        if not extenders:
-            result = self._dry_runs.search(state, pod, view, self._filters, rows, limit, self._rules, state.rng)
-            return self._conclude(pod, view, result)
-        # Tried afresh: an extender may want a node without victims, which what is remembered does not tell.
-        trials = dry_run(state, pod, view, self._filters, rows, limit, self._rules, asks_extenders=True)
-        if not trials.candidates:
-            return self._conclude(pod, view, trials)
-        candidates = {candidate.node: candidate for candidate in trials.candidates}
-        try:
-            for extender in extenders:
-                if not candidates:
-                    break
-                victims = {node: Victims(each.victims, each.violations) for node, each in candidates.items()}
-                answered = yield PreemptQuestion(extender, pod, victims)
-                view = answered.view
-                assert isinstance(answered.answer, PreemptAnswer)
-                candidates = candidates_left(extender, pod, view, candidates, answered.answer, self._rules)
-        except ExtenderError as error:
-            return None, failure(f"{self._prefix}{error}")
-        with_victims = [candidate for candidate in candidates.values() if candidate.victims]
-        if not with_victims:
-            return None, unschedulable(f"{self._prefix}{NO_CANDIDATE}")
-        unstarted = self._rules.start_of_unstarted(view.now)
-        return self._conclude(pod, view, choose(with_victims, unstarted, state.rng))
-
-    def _rows_to_try(self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes) -> RowArray | Status:
-        """Return the rows where removing pods may help, or why none is to be tried."""
-        state.count(PREEMPTION_ATTEMPTS)
-        reason = self._unfinished(pod, view) or ineligible(state, pod, view, codes, self._rules)
-        if reason is not None:
-            return unschedulable(self._prefix + reason)
-        if self._filters is None:
-            return failure(f"{self._prefix}there are no filters to ask")
-        rows = codes.rows(Code.UNSCHEDULABLE)
-        # Upstream, too, starts at a random node, so that the first nodes of the list do not lose all their pods.
-        return np.roll(rows, -int(state.rng.random() * len(rows)))
-
-    def _conclude(
-        self, pod: PodInfo, view: NodeView, result: Candidate | DryRunResult
-    ) -> tuple[PostFilterResult | None, Status]:
-        if isinstance(result, Candidate):
-            self._evict(pod, result, view)
-            return PostFilterResult(result.node, result.victims), self._success(result)
-        if result.errors:
-            return None, failure(self._prefix + result.error)
-        return PostFilterResult(""), unschedulable(self._prefix + result.message(len(view.rows)))
-
-    def _success(self, chosen: Candidate) -> Status:
-        if not self._reports_victims:
-            return SUCCESS
-        count = len(chosen.victims)
-        text = f"found a potential placement for pod on node {chosen.node}, preempting {count} victims"
-        return Status(Code.SUCCESS, (self._prefix + text,))
-
-    def _unfinished(self, pod: PodInfo, view: NodeView) -> str | None:
-        """Return why the pod must not preempt while an earlier preemption of its own is not over; None if it may."""
-        if self._evictions is None:
-            return None
-        if self._evictions.is_running(pod):
-            return WAITING
-        return LEAVING if self._evictions.has_victims_left(pod, view) else None
-
-    def _evict(self, pod: PodInfo, chosen: Candidate, view: NodeView) -> None:
-        if self._evictions is None:
-            return
-        displaced = [
-            nominee
-            for nominee in view.nominations.get(chosen.node, ())
-            # A nomination that the API server does not show yet has nothing to be cleared there.
-            if nominee.priority < pod.priority and nominee.nominated_node
-        ]
-        self._evictions.start(pod, chosen, displaced, view)

@@ -39,118 +39,6 @@ from scheduler.state.columns import (
     set_load_row,
 )
 
-_CAPACITY = 131_072
-"""Entries kept at most (1 MB): a reader further behind than that looks at all rows, which costs it less by then."""
-
-
-class RowLog:
-    """Which rows changed, in order: readers keep a position and look at what came after it. The log forgets its older
-    half when it is full.
-
-    A log, and not a dirty flag per row, as there are many readers (each class of pods, the dry runs of each class),
-    which catch up at different times. A generation number per row would do as well, but finding the changed rows would
-    mean comparing all of them each time.
-    """
-
-    __slots__ = ("_rows", "_used", "end", "start")
-
-    def __init__(self) -> None:
-        self._rows: RowArray = np.zeros(64, dtype=np.intp)
-        self.start = 0
-        self._used = 0
-        self.end = 0
-        """Position one past the newest entry. It only grows."""
-
-    def add(self, row: int) -> None:
-        """Append a row."""
-        if self._used == len(self._rows):
-            self._make_room(1)
-        self._rows[self._used] = row
-        self._used += 1
-        self.end += 1
-
-    def extend(self, rows: range) -> None:
-        """Append many rows."""
-        if len(rows) > _CAPACITY // 2:
-            self.forget(self.end + len(rows))
-            return
-        if self._used + len(rows) > len(self._rows):
-            self._make_room(len(rows))
-        self._rows[self._used : self._used + len(rows)] = rows
-        self._used += len(rows)
-        self.end += len(rows)
-
-    def since(self, position: int) -> RowArray | None:
-        """Return the rows from a position on, repetitions included; None when the log does not reach back that far.
-
-        The array is the log's own: read it before the next change.
-        """
-        if position < self.start:
-            return None
-        return self._rows[position - self.start : self._used]
-
-    def forget(self, position: int | None = None) -> None:
-        """Drop all entries and go on at a later position; a reader with an earlier one has to look at every row."""
-        self.end = self.end + 1 if position is None else position
-        self.start = self.end
-        self._used = 0
-
-    def _make_room(self, more: int) -> None:
-        length = len(self._rows)
-        while length < min(self._used + more, _CAPACITY):
-            length *= 2
-        if length > len(self._rows):
-            longer = np.zeros(length, dtype=np.intp)
-            longer[: self._used] = self._rows[: self._used]
-            self._rows = longer
-        if self._used + more <= length:
-            return
-        half = self._used // 2
-        self._rows[:half] = self._rows[self._used - half : self._used].copy()
-        self.start += self._used - half
-        self._used = half
-
-
-NO_PODS = np.iinfo(np.int64).max
-"""Stands for a node without pods: no pod's priority is above it, so no pod preempts there."""
-
-
-class LowestPriorities:
-    """A column that is brought up to date when it is read.
-
-    Only preemption reads it, so placing pods must not pay for it: a minimum cannot be kept by adding and subtracting,
-    and would need a pass over the node's pods for each one that leaves.
-    """
-
-    def __init__(self) -> None:
-        self._column: IntArray = np.zeros(0, dtype=np.int64)
-        self._generation = -1
-
-    def column(
-        self, nodes: Sequence[NodeInfo | None], size: int, log: RowLog, pods_on: Callable[[str], Iterable[PodInfo]]
-    ) -> IntArray:
-        """Return the column, of `size` entries.
-
-        Args:
-            nodes: the node in each row, None in an empty one; there may be more than `size`.
-            size: rows in use.
-            log: the rows that changed; always the same log.
-            pods_on: the pods on a node, by the node's name.
-        """
-        if self._generation == log.end and len(self._column) == size:
-            return self._column
-        changed = log.since(self._generation) if len(self._column) == size else None
-        rows: Iterable[int] = range(size) if changed is None else set(changed.tolist())
-        if changed is None:
-            self._column = np.full(size, NO_PODS, dtype=np.int64)
-        for row in rows:
-            node = nodes[row]
-            pods = pods_on(node.name) if node is not None else ()
-            self._column[row] = min((pod.priority for pod in pods), default=NO_PODS)
-        self._generation = log.end
-        return self._column
-
-
 _FIRST_CAPACITY = 64
 _FEW_VALUES = 64
 """Beside two per node, a label's column may have so many values before it is made again."""
@@ -581,3 +469,115 @@ class NodeTable:
         twin.log.forget(self.generation)
         twin._load = {source: copy_load(load) for source, load in self._load.items()}
         return twin
+
+
+_CAPACITY = 131_072
+"""Entries kept at most (1 MB): a reader further behind than that looks at all rows, which costs it less by then."""
+
+
+class RowLog:
+    """Which rows changed, in order: readers keep a position and look at what came after it. The log forgets its older
+    half when it is full.
+
+    A log, and not a dirty flag per row, as there are many readers (each class of pods, the dry runs of each class),
+    which catch up at different times. A generation number per row would do as well, but finding the changed rows would
+    mean comparing all of them each time.
+    """
+
+    __slots__ = ("_rows", "_used", "end", "start")
+
+    def __init__(self) -> None:
+        self._rows: RowArray = np.zeros(64, dtype=np.intp)
+        self.start = 0
+        self._used = 0
+        self.end = 0
+        """Position one past the newest entry. It only grows."""
+
+    def add(self, row: int) -> None:
+        """Append a row."""
+        if self._used == len(self._rows):
+            self._make_room(1)
+        self._rows[self._used] = row
+        self._used += 1
+        self.end += 1
+
+    def extend(self, rows: range) -> None:
+        """Append many rows."""
+        if len(rows) > _CAPACITY // 2:
+            self.forget(self.end + len(rows))
+            return
+        if self._used + len(rows) > len(self._rows):
+            self._make_room(len(rows))
+        self._rows[self._used : self._used + len(rows)] = rows
+        self._used += len(rows)
+        self.end += len(rows)
+
+    def since(self, position: int) -> RowArray | None:
+        """Return the rows from a position on, repetitions included; None when the log does not reach back that far.
+
+        The array is the log's own: read it before the next change.
+        """
+        if position < self.start:
+            return None
+        return self._rows[position - self.start : self._used]
+
+    def forget(self, position: int | None = None) -> None:
+        """Drop all entries and go on at a later position; a reader with an earlier one has to look at every row."""
+        self.end = self.end + 1 if position is None else position
+        self.start = self.end
+        self._used = 0
+
+    def _make_room(self, more: int) -> None:
+        length = len(self._rows)
+        while length < min(self._used + more, _CAPACITY):
+            length *= 2
+        if length > len(self._rows):
+            longer = np.zeros(length, dtype=np.intp)
+            longer[: self._used] = self._rows[: self._used]
+            self._rows = longer
+        if self._used + more <= length:
+            return
+        half = self._used // 2
+        self._rows[:half] = self._rows[self._used - half : self._used].copy()
+        self.start += self._used - half
+        self._used = half
+
+
+NO_PODS = np.iinfo(np.int64).max
+"""Stands for a node without pods: no pod's priority is above it, so no pod preempts there."""
+
+
+class LowestPriorities:
+    """A column that is brought up to date when it is read.
+
+    Only preemption reads it, so placing pods must not pay for it: a minimum cannot be kept by adding and subtracting,
+    and would need a pass over the node's pods for each one that leaves.
+    """
+
+    def __init__(self) -> None:
+        self._column: IntArray = np.zeros(0, dtype=np.int64)
+        self._generation = -1
+
+    def column(
+        self, nodes: Sequence[NodeInfo | None], size: int, log: RowLog, pods_on: Callable[[str], Iterable[PodInfo]]
+    ) -> IntArray:
+        """Return the column, of `size` entries.
+
+        Args:
+            nodes: the node in each row, None in an empty one; there may be more than `size`.
+            size: rows in use.
+            log: the rows that changed; always the same log.
+            pods_on: the pods on a node, by the node's name.
+        """
+        if self._generation == log.end and len(self._column) == size:
+            return self._column
+        changed = log.since(self._generation) if len(self._column) == size else None
+        rows: Iterable[int] = range(size) if changed is None else set(changed.tolist())
+        if changed is None:
+            self._column = np.full(size, NO_PODS, dtype=np.int64)
+        for row in rows:
+            node = nodes[row]
+            pods = pods_on(node.name) if node is not None else ()
+            self._column[row] = min((pod.priority for pod in pods), default=NO_PODS)
+        self._generation = log.end
+        return self._column

@@ -17,30 +17,6 @@ from secondary_scheduler.simulation.documents import Entry
 from secondary_scheduler.simulation.objects import RecordedObjects
 from secondary_scheduler.simulation.report import Place, Report
 
-
-def add_load(
-    objects: RecordedObjects, origin: LoadOrigin | None, configuration: Configuration, source: str, report: Report
-) -> None:
-    """Put the load among a cluster's objects, averaged as the configuration that decides has it.
-
-    Args:
-        objects: of the cluster.
-        origin: where the load is; None: it stays without one.
-        configuration: that decides.
-        source: where the objects are from, for messages.
-        report: gets what is left out, and which window it is.
-
-    Raises:
-        LoadError: the source does not answer with loads.
-    """
-    if origin is None:
-        return
-    nodes = (bytes(node.entry.data) for node in objects.of("Node"))
-    origin = as_scheduled(origin, {configuration.source: configuration}, report.note)
-    document = load_document(origin, nodes, report.warn)
-    objects.add([Entry(Place(source, 1), document.api_version, document.kind, document.data)])
-
-
 PrometheusOption = Annotated[
     str | None,
     typer.Option(
@@ -118,3 +94,26 @@ def load_origin(
     require_file(ca_file, "--ca-file")
     # The environment of a local cluster names its Prometheus; who asks for a load-watcher means that one.
     return LoadOrigin(None if watcher else prometheus, watcher, token_file, ca_file, window, allow_insecure)
+
+
+def add_load(
+    objects: RecordedObjects, origin: LoadOrigin | None, configuration: Configuration, source: str, report: Report
+) -> None:
+    """Put the load among a cluster's objects, averaged as the configuration that decides has it.
+
+    Args:
+        objects: of the cluster.
+        origin: where the load is; None: it stays without one.
+        configuration: that decides.
+        source: where the objects are from, for messages.
+        report: gets what is left out, and which window it is.
+
+    Raises:
+        LoadError: the source does not answer with loads.
+    """
+    if origin is None:
+        return
+    nodes = (bytes(node.entry.data) for node in objects.of("Node"))
+    origin = as_scheduled(origin, {configuration.source: configuration}, report.note)
+    document = load_document(origin, nodes, report.warn)
+    objects.add([Entry(Place(source, 1), document.api_version, document.kind, document.data)])

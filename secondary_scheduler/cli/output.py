@@ -15,20 +15,6 @@ if TYPE_CHECKING:
     from scheduler.answers import Document
 
 
-def examples(*lines: str) -> str:
-    """The epilog with these lines; each is a command, without the program's name, or a comment (`# …`)."""
-    commands = (line if line.startswith("#") else f"secondary-scheduler {line}" for line in lines)
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in commands)
-
-
-def escaped(text: str) -> str:
-    """One line without what Markdown, HTML or a forge would make of it: a table's bar, tags, mentions."""
-    flat = " ".join(text.split())
-    for special in "\\`*_~[]|":
-        flat = flat.replace(special, f"\\{special}")
-    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
-
-
 _MARGIN = 4
 """Columns by which tables are indented at most."""
 _MIN_WIDTH = 12
@@ -167,3 +153,17 @@ def fitted(lines: Iterable[str]) -> Iterator[str]:
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, such as `1 pod` or `3 pods`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def examples(*lines: str) -> str:
+    """The epilog with these lines; each is a command, without the program's name, or a comment (`# …`)."""
+    commands = (line if line.startswith("#") else f"secondary-scheduler {line}" for line in lines)
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in commands)
+
+
+def escaped(text: str) -> str:
+    """One line without what Markdown, HTML or a forge would make of it: a table's bar, tags, mentions."""
+    flat = " ".join(text.split())
+    for special in "\\`*_~[]|":
+        flat = flat.replace(special, f"\\{special}")
+    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")

@@ -15,10 +15,6 @@ from scheduler.operand import CONFIG_KEY, CONFIG_VOLUME
 from secondary_scheduler.clusterstatus.installed import InstalledComponent, component_of, server_version
 from secondary_scheduler.clusterstatus.listing import list_items, part, parts, read_object
 
-KIND: Final = "SecondaryScheduler"
-API_VERSION: Final = "operator.openshift.io/v1"
-
-
 Json = Mapping[str, Any]
 Place = tuple[str, str]
 """Namespace and name."""
@@ -225,3 +221,7 @@ def _openshift_version(connection: SyncConnection) -> str:
         return str(part(read_object(connection.get(path), path), "status", "desired").get("version") or "")
     except KubeError:
         return ""
+
+
+KIND: Final = "SecondaryScheduler"
+API_VERSION: Final = "operator.openshift.io/v1"

@@ -15,58 +15,6 @@ from secondary_scheduler.rebalancing.objects import revision_of
 from secondary_scheduler.rebalancing.rules.evictions import EVACUATION_SECONDS
 from secondary_scheduler.rebalancing.rules.health import SchedulerHealth
 
-CLOCKS_SECONDS = 5.0
-"""So much the clock of the API server, which dates pods to the second, may be behind ours."""
-
-
-def outcome_of(
-    move: PastMove, pod: Callable[[str], PodInfo | None], siblings: Iterable[PodInfo], now: float
-) -> MoveOutcome | None:
-    """Return how a move has ended; None while it is in flight, which is 10 minutes at most.
-
-    Args:
-        move: in flight.
-        pod: returns the pod with a UID; None once it is gone.
-        siblings: pods of the controller whose pod was evicted.
-        now: seconds since the epoch.
-    """
-    too_late = now - move.begun_at >= EVACUATION_SECONDS
-    evicted = pod(move.uid)
-    if evicted is not None and not evicted.deleting and not evicted.terminal:
-        # Somebody else carries it out, or nobody ever will.
-        return MoveOutcome.EXPIRED if too_late else None
-    placed = replacement_of(move, siblings)
-    if placed is None or not placed.node_name:
-        return MoveOutcome.EXPIRED if too_late else None
-    if placed.node_name == move.source:
-        return MoveOutcome.BACK
-    if placed.node_name in (move.target, *move.targets) or not move.all_targets:
-        return MoveOutcome.LANDED
-    return MoveOutcome.ELSEWHERE
-
-
-def replacement_of(move: PastMove, siblings: Iterable[PodInfo]) -> PodInfo | None:
-    """Return the pod that was made in place of an evicted one; None while there is none.
-
-    It has the same controller and the same revision of its template, and was made after the eviction. As a workload
-    has one move at a time and does not scale meanwhile (rule 5), the first such pod is the one.
-    """
-    newer = (
-        pod
-        for pod in siblings
-        if pod.uid != move.uid
-        and pod.controller is not None
-        and pod.controller.uid == move.controller
-        and revision_of(pod) == move.revision
-        and _was_made_after(pod, move.begun_at)
-    )
-    return min(newer, key=lambda pod: (pod.created_at, pod.key), default=None)
-
-
-def _was_made_after(pod: PodInfo, begun_at: float) -> bool:
-    return not math.isnan(pod.created_at) and pod.created_at >= begun_at - CLOCKS_SECONDS
-
-
 Json = Mapping[str, Any]
 _PATIENCE_SECONDS = 60.0
 """Beyond the duration of its Lease: clocks of machines differ."""
@@ -191,3 +139,55 @@ def _part(content: object, *keys: str) -> Json:
 
 def _count(value: object, default: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+CLOCKS_SECONDS = 5.0
+"""So much the clock of the API server, which dates pods to the second, may be behind ours."""
+
+
+def outcome_of(
+    move: PastMove, pod: Callable[[str], PodInfo | None], siblings: Iterable[PodInfo], now: float
+) -> MoveOutcome | None:
+    """Return how a move has ended; None while it is in flight, which is 10 minutes at most.
+
+    Args:
+        move: in flight.
+        pod: returns the pod with a UID; None once it is gone.
+        siblings: pods of the controller whose pod was evicted.
+        now: seconds since the epoch.
+    """
+    too_late = now - move.begun_at >= EVACUATION_SECONDS
+    evicted = pod(move.uid)
+    if evicted is not None and not evicted.deleting and not evicted.terminal:
+        # Somebody else carries it out, or nobody ever will.
+        return MoveOutcome.EXPIRED if too_late else None
+    placed = replacement_of(move, siblings)
+    if placed is None or not placed.node_name:
+        return MoveOutcome.EXPIRED if too_late else None
+    if placed.node_name == move.source:
+        return MoveOutcome.BACK
+    if placed.node_name in (move.target, *move.targets) or not move.all_targets:
+        return MoveOutcome.LANDED
+    return MoveOutcome.ELSEWHERE
+
+
+def replacement_of(move: PastMove, siblings: Iterable[PodInfo]) -> PodInfo | None:
+    """Return the pod that was made in place of an evicted one; None while there is none.
+
+    It has the same controller and the same revision of its template, and was made after the eviction. As a workload
+    has one move at a time and does not scale meanwhile (rule 5), the first such pod is the one.
+    """
+    newer = (
+        pod
+        for pod in siblings
+        if pod.uid != move.uid
+        and pod.controller is not None
+        and pod.controller.uid == move.controller
+        and revision_of(pod) == move.revision
+        and _was_made_after(pod, move.begun_at)
+    )
+    return min(newer, key=lambda pod: (pod.created_at, pod.key), default=None)
+
+
+def _was_made_after(pod: PodInfo, begun_at: float) -> bool:
+    return not math.isnan(pod.created_at) and pod.created_at >= begun_at - CLOCKS_SECONDS

@@ -20,69 +20,6 @@ from secondary_scheduler.simulation.objects import RecordedObjects
 from secondary_scheduler.simulation.remarks import remarks
 from secondary_scheduler.simulation.report import Report
 
-
-def copy_cluster(cluster: SimulatedCluster) -> SimulatedCluster:
-    """Return a cluster with a state of its own that holds what the files held, as `build_cluster` left it.
-
-    Nodes, pods and objects are shared, as they never change; columns and sums are built again. It takes a fifth of the
-    time that reading takes. Call it before anything was decided on the cluster's own state.
-    """
-    source, state = cluster.state, ClusterState()
-    for watched in WATCHED_KINDS.values():
-        for item in source.objects.every(watched.kind):
-            state.objects.upsert(watched.kind, item)
-    for name in source.node_names:
-        if (node := source.node(name)) is not None:
-            state.upsert_node(node)
-    for pod in source.pods():
-        state.upsert_pod(pod, observed_at=pod.assigned_at)
-    for pod in cluster.pending:
-        if pod.nominated_node:
-            state.nominator.set(pod, pod.nominated_node)
-    return replace(cluster, state=state, templates=cluster.templates.copy())
-
-
-def taken_over(options: Sequence[str], configuration: Configuration) -> dict[str, str]:
-    """Return the schedulers that `--as-scheduler` names, each with the profile that decides about its pods.
-
-    Raises:
-        CommandError: the profile is missing or unknown.
-    """
-    profiles = configuration.scheduler_names
-    by_name = {}
-    for option in options:
-        name, equals, profile = option.partition("=")
-        if not equals and len(profiles) > 1:
-            names = ", ".join(profiles)
-            raise CommandError(
-                f"--as-scheduler {name}: the configuration has several profiles ({names}); name one: "
-                f"--as-scheduler {name}={profiles[0]}",
-                ExitCode.USAGE,
-            )
-        profile = profile if equals else profiles[0]
-        if profile not in profiles:
-            raise CommandError(
-                f"--as-scheduler {option}: the configuration has no profile {profile}; it has {', '.join(profiles)}",
-                ExitCode.USAGE,
-            )
-        by_name[name] = profile
-    return by_name
-
-
-def note_versions(configuration: Configuration, report: Report) -> None:
-    """Say which version of kube-scheduler decides, and why that."""
-    for profile in configuration.profiles:
-        minor = configuration.cluster_minor
-        if profile.options.kubernetes_version is not None:
-            other = minor is not None and nearest_kubernetes(minor).name != profile.kubernetes.name
-            origin = f"its kubernetesVersion{f', though the cluster is 1.{minor}' if other else ''}"
-        elif minor is not None:
-            origin = "the cluster's version"
-        else:
-            origin = "the default, as the snapshot names no version"
-        report.note(f"{profile.scheduler_name} decides as kube-scheduler {profile.kubernetes.name}: {origin}")
-
-
 AdaptLoad = Callable[[SimulatedCluster, LoadReading], LoadReading]
 
 
@@ -243,3 +180,65 @@ def _now(measured: LoadReading | None, newest: float) -> float:
     if measured is not None and measured.window_end:
         return measured.window_end
     return 0.0 if math.isnan(newest) else newest
+
+
+def copy_cluster(cluster: SimulatedCluster) -> SimulatedCluster:
+    """Return a cluster with a state of its own that holds what the files held, as `build_cluster` left it.
+
+    Nodes, pods and objects are shared, as they never change; columns and sums are built again. It takes a fifth of the
+    time that reading takes. Call it before anything was decided on the cluster's own state.
+    """
+    source, state = cluster.state, ClusterState()
+    for watched in WATCHED_KINDS.values():
+        for item in source.objects.every(watched.kind):
+            state.objects.upsert(watched.kind, item)
+    for name in source.node_names:
+        if (node := source.node(name)) is not None:
+            state.upsert_node(node)
+    for pod in source.pods():
+        state.upsert_pod(pod, observed_at=pod.assigned_at)
+    for pod in cluster.pending:
+        if pod.nominated_node:
+            state.nominator.set(pod, pod.nominated_node)
+    return replace(cluster, state=state, templates=cluster.templates.copy())
+
+
+def taken_over(options: Sequence[str], configuration: Configuration) -> dict[str, str]:
+    """Return the schedulers that `--as-scheduler` names, each with the profile that decides about its pods.
+
+    Raises:
+        CommandError: the profile is missing or unknown.
+    """
+    profiles = configuration.scheduler_names
+    by_name = {}
+    for option in options:
+        name, equals, profile = option.partition("=")
+        if not equals and len(profiles) > 1:
+            names = ", ".join(profiles)
+            raise CommandError(
+                f"--as-scheduler {name}: the configuration has several profiles ({names}); name one: "
+                f"--as-scheduler {name}={profiles[0]}",
+                ExitCode.USAGE,
+            )
+        profile = profile if equals else profiles[0]
+        if profile not in profiles:
+            raise CommandError(
+                f"--as-scheduler {option}: the configuration has no profile {profile}; it has {', '.join(profiles)}",
+                ExitCode.USAGE,
+            )
+        by_name[name] = profile
+    return by_name
+
+
+def note_versions(configuration: Configuration, report: Report) -> None:
+    """Say which version of kube-scheduler decides, and why that."""
+    for profile in configuration.profiles:
+        minor = configuration.cluster_minor
+        if profile.options.kubernetes_version is not None:
+            other = minor is not None and nearest_kubernetes(minor).name != profile.kubernetes.name
+            origin = f"its kubernetesVersion{f', though the cluster is 1.{minor}' if other else ''}"
+        elif minor is not None:
+            origin = "the cluster's version"
+        else:
+            origin = "the default, as the snapshot names no version"
+        report.note(f"{profile.scheduler_name} decides as kube-scheduler {profile.kubernetes.name}: {origin}")

@@ -17,18 +17,6 @@ from scheduler.kube.primitives import quantity_milli_value
 from scheduler.plugins.targetloadpacking import predicted_cpu
 from scheduler.state import ClusterState
 
-PAGE = 100
-"""Rows of one."""
-_Row = TypeVar("_Row")
-
-
-def page_of(rows: Sequence[_Row], page: int) -> tuple[Sequence[_Row], int, int]:
-    """Return the rows of a page, its number and how many there are: from 1, the last one for a larger number."""
-    pages = max(1, -(-len(rows) // PAGE))
-    page = min(page, pages)
-    return rows[(page - 1) * PAGE : page * PAGE], page, pages
-
-
 RESOURCES = ("cpu", "memory")
 MEASURED, ESTIMATED, REQUESTED = "measured", "estimated", "requested"
 MEASURES = (MEASURED, ESTIMATED, REQUESTED)
@@ -267,3 +255,15 @@ def _max_age(configuration: Configuration) -> float:
 
 def _pods_of(state: ClusterState, infos: Sequence[NodeInfo]) -> tuple[int, ...]:
     return tuple(len(state.pods_on(info.name)) for info in infos)
+
+
+PAGE = 100
+"""Rows of one."""
+_Row = TypeVar("_Row")
+
+
+def page_of(rows: Sequence[_Row], page: int) -> tuple[Sequence[_Row], int, int]:
+    """Return the rows of a page, its number and how many there are: from 1, the last one for a larger number."""
+    pages = max(1, -(-len(rows) // PAGE))
+    page = min(page, pages)
+    return rows[(page - 1) * PAGE : page * PAGE], page, pages

@@ -39,29 +39,6 @@ from scheduler.kube.client.pool import Address, ConnectionPool, NotConnected
 from scheduler.kube.client.responses import MalformedAnswer
 from scheduler.kube.client.writing import RequestWriter
 
-_PATH: Final = "/version"
-
-
-class _Version(Struct, rename="camel"):
-    git_version: str
-
-
-_decoder = msgspec.json.Decoder(_Version)
-
-
-async def server_version(client: KubeClient, *, timeout: float) -> str:
-    """Return the API server's version, such as `v1.36.3`; whoever is authenticated may read it (`system:discovery`).
-
-    Raises:
-        KubeError: there is no answer within `timeout` seconds, a refusal, or an answer without a version.
-    """
-    body = await client.get(_PATH, timeout=timeout)
-    try:
-        return _decoder.decode(body).git_version
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise MalformedResponse(f"GET {_PATH}: {error}") from error
-
-
 Body = bytes | Mapping[str, Any] | msgspec.Struct
 Params = Mapping[str, str | int]
 Allowed = Callable[[], bool]
@@ -433,3 +410,26 @@ async def _refusal(stream: Stream) -> Answer:
 def _retry_after(text: str) -> float | None:
     """Read Retry-After in seconds; the API server never sends the date form. At most five minutes are believed."""
     return min(float(text), 300.0) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+_PATH: Final = "/version"
+
+
+class _Version(Struct, rename="camel"):
+    git_version: str
+
+
+_decoder = msgspec.json.Decoder(_Version)
+
+
+async def server_version(client: KubeClient, *, timeout: float) -> str:
+    """Return the API server's version, such as `v1.36.3`; whoever is authenticated may read it (`system:discovery`).
+
+    Raises:
+        KubeError: there is no answer within `timeout` seconds, a refusal, or an answer without a version.
+    """
+    body = await client.get(_PATH, timeout=timeout)
+    try:
+        return _decoder.decode(body).git_version
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise MalformedResponse(f"GET {_PATH}: {error}") from error

@@ -40,101 +40,6 @@ from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects,
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, load_sources, set_up
 
-_QUEUES = {PLACED: "active", UNSCHEDULABLE: "unschedulable", GATED: "gated", UNDECIDED: "undecided"}
-"""The queue of a pod after one attempt, by its result."""
-_MAX_SCHEDULERS = 10
-
-
-def queue_offline(request: OfflineRequest, namespaces: Collection[str], limit: int) -> tuple[QueueReport, bool]:
-    """Return what waits in a snapshot, and whether all its objects were valid.
-
-    Args:
-        request: the snapshot.
-        namespaces: whose pods are named; empty: of all.
-        limit: pods shown of each queue.
-
-    Raises:
-        CommandError: a file cannot be used.
-    """
-    offline = read_offline(request)
-    ready, cluster = offline.ready, offline.ready.cluster
-    pods: Counter[str] = Counter()
-    readable: dict[str, list[WaitingPod]] = {name: [] for name in _QUEUES.values()}
-
-    def add(item: WaitingPod) -> None:
-        pods[item.queue] += 1
-        if not namespaces or item.pod.partition("/")[0] in namespaces:
-            readable[item.queue].append(item)
-
-    by_key = {pod.key: pod for pod in cluster.pending}
-    state = ready.assembly.attempts.state
-    for place, outcome in enumerate(ready.simulation().run(cluster.pending), 1):
-        pod = by_key[outcome.pod]
-        queue = _QUEUES[result_of(outcome, pod, ready.assembly.attempts.runner_of(pod), state)]
-        add(_waiting(ready, pod, outcome, queue, place))
-    for broken in cluster.undecidable:
-        undecided = _QUEUES[UNDECIDED]
-        add(WaitingPod(pod=broken.key, queue=undecided, priority=None, since=None, seconds=None, why=broken.reason))
-    queues = [
-        Queue(name, pods[name], len(items), tuple(items[:limit]))
-        for name, items in readable.items()
-        if name != _QUEUES[UNDECIDED] or pods[name]
-    ]
-    others = dict(cluster.others.most_common(_MAX_SCHEDULERS))
-    answer = QueueReport(simulated=True, namespaces=tuple(sorted(namespaces)), queues=tuple(queues), others=others)
-    return answer, offline.finish()
-
-
-def node_offline(request: OfflineRequest, name: str, limit: int) -> tuple[NodeReport, bool]:
-    """Return what a snapshot says of a node, with at most `limit` of the pods that would be placed there, and whether
-    all its objects were valid.
-
-    Raises:
-        CommandError: there is no such node, or a file cannot be used.
-    """
-    offline = read_offline(request)
-    ready = offline.ready
-    if ready.load is not None and not load_sources(ready.configuration):
-        # Of interest, although no profile reads it, and nothing is decided by it.
-        ready.cluster.state.set_load(replace(ready.load, source="the snapshot"))
-    snapshot = ready.assembly.attempts.snapshot()
-    row = snapshot.row(name)
-    if row < 0:
-        names = sorted(ready.cluster.state.node_names)
-        hint = f"it has {len(names):,}, such as {names[0]}" if names else "it has none"
-        raise CommandError(printable(f"{name}: no node of the snapshot has this name; {hint}"), ExitCode.INVALID_INPUT)
-    # As it is in the snapshot: before anything is placed.
-    report = node_report(snapshot, row)
-    outcomes = list(ready.simulation().run(ready.cluster.pending))
-    coming = [outcome for outcome in outcomes if outcome.node == name]
-    answer = structs.replace(
-        report,
-        simulated=True,
-        pending=len(outcomes),
-        placed=len(coming),
-        would_place=tuple(PlacedPod(outcome.pod, outcome.scheduler_name) for outcome in coming[:limit]),
-    )
-    return answer, offline.finish()
-
-
-def _waiting(ready: ReadyCluster, pod: PodInfo, outcome: Outcome, queue: str, place: int) -> WaitingPod:
-    waits = waited(pod, ready.now)
-    is_placed = outcome.node is not None
-    rejectors = sorted(outcome.placement.rejectors) if outcome.placement is not None else []
-    return WaitingPod(
-        pod=pod.key,
-        uid=pod.uid,
-        scheduler_name=pod.scheduler_name,
-        queue=queue,
-        priority=pod.priority,
-        since=None if math.isnan(pod.created_at) else _time_text(pod.created_at),
-        seconds=None if waits is None else round(waits, 3),
-        position=place if is_placed else None,
-        node=outcome.node,
-        why=None if is_placed else ", ".join(rejectors) or outcome.message or "",
-    )
-
-
 _BEST_NODES = 5
 _NOT_AGAIN = "it would not be placed there again; --why-not says why"
 _SEED = 0
@@ -366,3 +271,98 @@ def _is_owned(obj: NamedObject, kind: str, names: Collection[str]) -> bool:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return False
     return any(owner.kind == kind and owner.name in names for owner in owners)
+
+
+_QUEUES = {PLACED: "active", UNSCHEDULABLE: "unschedulable", GATED: "gated", UNDECIDED: "undecided"}
+"""The queue of a pod after one attempt, by its result."""
+_MAX_SCHEDULERS = 10
+
+
+def queue_offline(request: OfflineRequest, namespaces: Collection[str], limit: int) -> tuple[QueueReport, bool]:
+    """Return what waits in a snapshot, and whether all its objects were valid.
+
+    Args:
+        request: the snapshot.
+        namespaces: whose pods are named; empty: of all.
+        limit: pods shown of each queue.
+
+    Raises:
+        CommandError: a file cannot be used.
+    """
+    offline = read_offline(request)
+    ready, cluster = offline.ready, offline.ready.cluster
+    pods: Counter[str] = Counter()
+    readable: dict[str, list[WaitingPod]] = {name: [] for name in _QUEUES.values()}
+
+    def add(item: WaitingPod) -> None:
+        pods[item.queue] += 1
+        if not namespaces or item.pod.partition("/")[0] in namespaces:
+            readable[item.queue].append(item)
+
+    by_key = {pod.key: pod for pod in cluster.pending}
+    state = ready.assembly.attempts.state
+    for place, outcome in enumerate(ready.simulation().run(cluster.pending), 1):
+        pod = by_key[outcome.pod]
+        queue = _QUEUES[result_of(outcome, pod, ready.assembly.attempts.runner_of(pod), state)]
+        add(_waiting(ready, pod, outcome, queue, place))
+    for broken in cluster.undecidable:
+        undecided = _QUEUES[UNDECIDED]
+        add(WaitingPod(pod=broken.key, queue=undecided, priority=None, since=None, seconds=None, why=broken.reason))
+    queues = [
+        Queue(name, pods[name], len(items), tuple(items[:limit]))
+        for name, items in readable.items()
+        if name != _QUEUES[UNDECIDED] or pods[name]
+    ]
+    others = dict(cluster.others.most_common(_MAX_SCHEDULERS))
+    answer = QueueReport(simulated=True, namespaces=tuple(sorted(namespaces)), queues=tuple(queues), others=others)
+    return answer, offline.finish()
+
+
+def node_offline(request: OfflineRequest, name: str, limit: int) -> tuple[NodeReport, bool]:
+    """Return what a snapshot says of a node, with at most `limit` of the pods that would be placed there, and whether
+    all its objects were valid.
+
+    Raises:
+        CommandError: there is no such node, or a file cannot be used.
+    """
+    offline = read_offline(request)
+    ready = offline.ready
+    if ready.load is not None and not load_sources(ready.configuration):
+        # Of interest, although no profile reads it, and nothing is decided by it.
+        ready.cluster.state.set_load(replace(ready.load, source="the snapshot"))
+    snapshot = ready.assembly.attempts.snapshot()
+    row = snapshot.row(name)
+    if row < 0:
+        names = sorted(ready.cluster.state.node_names)
+        hint = f"it has {len(names):,}, such as {names[0]}" if names else "it has none"
+        raise CommandError(printable(f"{name}: no node of the snapshot has this name; {hint}"), ExitCode.INVALID_INPUT)
+    # As it is in the snapshot: before anything is placed.
+    report = node_report(snapshot, row)
+    outcomes = list(ready.simulation().run(ready.cluster.pending))
+    coming = [outcome for outcome in outcomes if outcome.node == name]
+    answer = structs.replace(
+        report,
+        simulated=True,
+        pending=len(outcomes),
+        placed=len(coming),
+        would_place=tuple(PlacedPod(outcome.pod, outcome.scheduler_name) for outcome in coming[:limit]),
+    )
+    return answer, offline.finish()
+
+
+def _waiting(ready: ReadyCluster, pod: PodInfo, outcome: Outcome, queue: str, place: int) -> WaitingPod:
+    waits = waited(pod, ready.now)
+    is_placed = outcome.node is not None
+    rejectors = sorted(outcome.placement.rejectors) if outcome.placement is not None else []
+    return WaitingPod(
+        pod=pod.key,
+        uid=pod.uid,
+        scheduler_name=pod.scheduler_name,
+        queue=queue,
+        priority=pod.priority,
+        since=None if math.isnan(pod.created_at) else _time_text(pod.created_at),
+        seconds=None if waits is None else round(waits, 3),
+        position=place if is_placed else None,
+        node=outcome.node,
+        why=None if is_placed else ", ".join(rejectors) or outcome.message or "",
+    )

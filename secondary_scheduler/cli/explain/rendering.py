@@ -33,19 +33,6 @@ from scheduler.answers import (
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import FullOutputFormat, aligned, counted, document_text, fitted, text_width
 
-
-def write(answer: Document, output: FullOutputFormat, lines: Iterable[str]) -> None:
-    """Write an answer to stdout; `lines` are what people read."""
-    if output.is_document:
-        typer.echo(document_text(answer, output), nl=False)
-        return
-    text = map(printable, lines)
-    for line in text if output is FullOutputFormat.WIDE else fitted(text):
-        typer.echo(line)
-
-
-# A pod ---------------------------------------------------------------------------------------------------------------
-
 _WIDTH = 110
 _MAX_NAMES = 5
 _LOAD = "LOAD (CPU, MEMORY, AGE)"
@@ -454,3 +441,16 @@ def _difference(item: ShadowDifference) -> Iterator[str]:
             scores = [str(node.scores.get(plugin, "-")) for plugin in plugins]
             rows.append([profile, node.node, str(node.total), *scores])
     yield from _indented(rows)
+
+
+def write(answer: Document, output: FullOutputFormat, lines: Iterable[str]) -> None:
+    """Write an answer to stdout; `lines` are what people read."""
+    if output.is_document:
+        typer.echo(document_text(answer, output), nl=False)
+        return
+    text = map(printable, lines)
+    for line in text if output is FullOutputFormat.WIDE else fitted(text):
+        typer.echo(line)
+
+
+# A pod ---------------------------------------------------------------------------------------------------------------

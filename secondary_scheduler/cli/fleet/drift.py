@@ -18,74 +18,6 @@ from scheduler.kube.primitives import QuantityError, quantity_milli_value
 from secondary_scheduler.cli.fleet.events import one_line
 from secondary_scheduler.cli.fleet.results import Drift, DriftKind
 
-_TYPE = "kubernetes:"
-_OBJECT = {"apiVersion", "kind", "metadata"}
-_MANAGER = "__fieldManager"
-
-
-class DriftCheck:
-    """Compares the objects of a stack with its state."""
-
-    def __init__(self, stack: str, cluster: SyncConnection) -> None:
-        self._stack = stack
-        self._cluster = cluster
-        self._kinds: dict[str, dict[str, tuple[str, bool]]] = {}
-
-    def run(self, state: Sequence[Mapping[str, Any]]) -> tuple[list[Drift], list[str]]:
-        """What drifted, and a line for each object that could not be compared.
-
-        `state` are the resources of `pulumi stack export`.
-        """
-        drifts: list[Drift] = []
-        problems: list[str] = []
-        for inputs, manager in objects_of(state):
-            try:
-                drifts += self._drift(inputs, manager)
-            except KubeError as error:
-                name = inputs["metadata"].get("name")
-                problems.append(f"{inputs['kind']} {name} could not be compared: {one_line(str(error))}")
-        return drifts, problems
-
-    def _drift(self, inputs: Mapping[str, Any], manager: str) -> list[Drift]:
-        api_version = str(inputs["apiVersion"])
-        kind = self._served(api_version).get(str(inputs["kind"]))
-        group = api_version.rpartition("/")[0]
-        plural, namespaced = kind or (str(inputs["kind"]).lower(), False)
-        owned = StackObject(inputs, manager, f"{plural}.{group}" if group else plural)
-        if kind is None:
-            return drift_of(self._stack, owned, None)
-        path = api_path(api_version, plural, namespace=owned.namespace if namespaced else None, name=owned.name)
-        try:
-            live = json.loads(self._cluster.get(path))
-        except NotFound:
-            live = None
-        return drift_of(self._stack, owned, live)
-
-    def _served(self, api_version: str) -> dict[str, tuple[str, bool]]:
-        """Plural and whether it is namespaced, by kind; empty for an API that is not served."""
-        if api_version not in self._kinds:
-            prefix = "/apis" if "/" in api_version else "/api"
-            try:
-                listed = json.loads(self._cluster.get(f"{prefix}/{api_version}"))["resources"]
-            except NotFound:
-                listed = []
-            self._kinds[api_version] = {
-                resource["kind"]: (resource["name"], bool(resource["namespaced"]))
-                for resource in listed
-                if "/" not in resource["name"]
-            }
-        return self._kinds[api_version]
-
-
-def objects_of(state: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Inputs and field manager of each object that the stack owns now."""
-    for resource in state:
-        inputs = resource.get("inputs") or {}
-        is_object = str(resource.get("type", "")).startswith(_TYPE) and set(inputs) >= _OBJECT
-        if is_object and not resource.get("delete") and not resource.get("external"):
-            yield inputs, str((resource.get("outputs") or {}).get(_MANAGER) or "")
-
-
 Json = Mapping[str, Any]
 Path = tuple[str | int, ...]
 
@@ -374,3 +306,71 @@ def _field(owned: StackObject, difference: _Difference, live: Json) -> str:
     if difference.change is DriftKind.ADDED and str(owned.inputs["apiVersion"]).startswith(_RBAC):
         text += f" {one_line(json.dumps(value), _MAX_ENTRY)}"
     return text
+
+
+_TYPE = "kubernetes:"
+_OBJECT = {"apiVersion", "kind", "metadata"}
+_MANAGER = "__fieldManager"
+
+
+class DriftCheck:
+    """Compares the objects of a stack with its state."""
+
+    def __init__(self, stack: str, cluster: SyncConnection) -> None:
+        self._stack = stack
+        self._cluster = cluster
+        self._kinds: dict[str, dict[str, tuple[str, bool]]] = {}
+
+    def run(self, state: Sequence[Mapping[str, Any]]) -> tuple[list[Drift], list[str]]:
+        """What drifted, and a line for each object that could not be compared.
+
+        `state` are the resources of `pulumi stack export`.
+        """
+        drifts: list[Drift] = []
+        problems: list[str] = []
+        for inputs, manager in objects_of(state):
+            try:
+                drifts += self._drift(inputs, manager)
+            except KubeError as error:
+                name = inputs["metadata"].get("name")
+                problems.append(f"{inputs['kind']} {name} could not be compared: {one_line(str(error))}")
+        return drifts, problems
+
+    def _drift(self, inputs: Mapping[str, Any], manager: str) -> list[Drift]:
+        api_version = str(inputs["apiVersion"])
+        kind = self._served(api_version).get(str(inputs["kind"]))
+        group = api_version.rpartition("/")[0]
+        plural, namespaced = kind or (str(inputs["kind"]).lower(), False)
+        owned = StackObject(inputs, manager, f"{plural}.{group}" if group else plural)
+        if kind is None:
+            return drift_of(self._stack, owned, None)
+        path = api_path(api_version, plural, namespace=owned.namespace if namespaced else None, name=owned.name)
+        try:
+            live = json.loads(self._cluster.get(path))
+        except NotFound:
+            live = None
+        return drift_of(self._stack, owned, live)
+
+    def _served(self, api_version: str) -> dict[str, tuple[str, bool]]:
+        """Plural and whether it is namespaced, by kind; empty for an API that is not served."""
+        if api_version not in self._kinds:
+            prefix = "/apis" if "/" in api_version else "/api"
+            try:
+                listed = json.loads(self._cluster.get(f"{prefix}/{api_version}"))["resources"]
+            except NotFound:
+                listed = []
+            self._kinds[api_version] = {
+                resource["kind"]: (resource["name"], bool(resource["namespaced"]))
+                for resource in listed
+                if "/" not in resource["name"]
+            }
+        return self._kinds[api_version]
+
+
+def objects_of(state: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Inputs and field manager of each object that the stack owns now."""
+    for resource in state:
+        inputs = resource.get("inputs") or {}
+        is_object = str(resource.get("type", "")).startswith(_TYPE) and set(inputs) >= _OBJECT
+        if is_object and not resource.get("delete") and not resource.get("external"):
+            yield inputs, str((resource.get("outputs") or {}).get(_MANAGER) or "")

@@ -13,6 +13,90 @@ from rich.text import Text
 from secondary_scheduler.cli.fleet.results import Operation, StackOutcome, StackResult, summary
 from secondary_scheduler.cli.output import escaped
 
+_STYLES = {
+    StackOutcome.UNCHANGED: "green",
+    StackOutcome.CHANGES: "yellow",
+    StackOutcome.DONE: "green",
+    StackOutcome.FAILED: "red",
+    StackOutcome.SKIPPED: "dim",
+    StackOutcome.CANCELLED: "red",
+}
+COLUMNS = ("stack", "wave", "cluster", "result", "changes", "time", "reason")
+
+
+def cells(result: StackResult) -> tuple[str, ...]:
+    """A row under `COLUMNS`; `-` for an empty cell."""
+    time = f"{result.seconds:.1f} s" if result.seconds else "-"
+    return (
+        result.stack,
+        result.wave,
+        result.cluster or "-",
+        str(result.outcome),
+        result.change_text or "-",
+        time,
+        result.reason or "-",
+    )
+
+
+def print_table(console: Console, operation: Operation, results: Sequence[StackResult]) -> None:
+    """One row per stack, in the order of the waves."""
+    table = Table(box=box.SIMPLE_HEAD, title=summary(operation, results), title_justify="left")
+    for column in COLUMNS:
+        table.add_column(column, no_wrap=column in ("wave", "result", "time"), overflow="fold")
+    for result in results:
+        row = [Text(cell) for cell in cells(result)]
+        row[COLUMNS.index("result")].stylize(_STYLES[result.outcome])
+        table.add_row(*row)
+    console.print(table)
+    for result in results:
+        for drift in result.drift:
+            console.print(f"{result.stack}: {drift.line()}", markup=False, highlight=False, soft_wrap=True)
+
+
+def document(operation: Operation, results: Sequence[StackResult]) -> dict[str, Any]:
+    """Everything that is known."""
+    return {
+        "apiVersion": "secondary-scheduler.io/v1",
+        "kind": "FleetResult",
+        "operation": str(operation),
+        "stacks": [_stack(result) for result in results],
+    }
+
+
+def _stack(result: StackResult) -> dict[str, Any]:
+    return {
+        "stack": result.stack,
+        "wave": result.wave,
+        "cluster": result.cluster,
+        "result": str(result.outcome),
+        "changes": dict(result.changes),
+        "seconds": round(result.seconds, 1),
+        "reason": result.reason,
+        "resources": [
+            {
+                "operation": resource.operation,
+                "type": resource.type,
+                "name": resource.name,
+                "properties": list(resource.properties),
+            }
+            for resource in result.resources
+        ],
+        "messages": list(result.messages),
+        "gate": [{"check": check.name, "passed": check.passed, "found": check.detail} for check in result.gate],
+        "outputs": result.outputs,
+        "drift": [
+            {
+                "object": drift.object,
+                "field": drift.field,
+                "change": str(drift.change),
+                "manager": drift.manager,
+                "repair": drift.repair,
+            }
+            for drift in result.drift
+        ],
+    }
+
+
 LIMIT = 65_535
 """Bytes. GitHub takes comments of fewer than 65,536 characters; a limit in bytes keeps it whatever they are."""
 _MAX_CELL = 300
@@ -150,87 +234,3 @@ def _html(text: str) -> str:
 
 def _size(text: str) -> int:
     return len(text.encode())
-
-
-_STYLES = {
-    StackOutcome.UNCHANGED: "green",
-    StackOutcome.CHANGES: "yellow",
-    StackOutcome.DONE: "green",
-    StackOutcome.FAILED: "red",
-    StackOutcome.SKIPPED: "dim",
-    StackOutcome.CANCELLED: "red",
-}
-COLUMNS = ("stack", "wave", "cluster", "result", "changes", "time", "reason")
-
-
-def cells(result: StackResult) -> tuple[str, ...]:
-    """A row under `COLUMNS`; `-` for an empty cell."""
-    time = f"{result.seconds:.1f} s" if result.seconds else "-"
-    return (
-        result.stack,
-        result.wave,
-        result.cluster or "-",
-        str(result.outcome),
-        result.change_text or "-",
-        time,
-        result.reason or "-",
-    )
-
-
-def print_table(console: Console, operation: Operation, results: Sequence[StackResult]) -> None:
-    """One row per stack, in the order of the waves."""
-    table = Table(box=box.SIMPLE_HEAD, title=summary(operation, results), title_justify="left")
-    for column in COLUMNS:
-        table.add_column(column, no_wrap=column in ("wave", "result", "time"), overflow="fold")
-    for result in results:
-        row = [Text(cell) for cell in cells(result)]
-        row[COLUMNS.index("result")].stylize(_STYLES[result.outcome])
-        table.add_row(*row)
-    console.print(table)
-    for result in results:
-        for drift in result.drift:
-            console.print(f"{result.stack}: {drift.line()}", markup=False, highlight=False, soft_wrap=True)
-
-
-def document(operation: Operation, results: Sequence[StackResult]) -> dict[str, Any]:
-    """Everything that is known."""
-    return {
-        "apiVersion": "secondary-scheduler.io/v1",
-        "kind": "FleetResult",
-        "operation": str(operation),
-        "stacks": [_stack(result) for result in results],
-    }
-
-
-def _stack(result: StackResult) -> dict[str, Any]:
-    return {
-        "stack": result.stack,
-        "wave": result.wave,
-        "cluster": result.cluster,
-        "result": str(result.outcome),
-        "changes": dict(result.changes),
-        "seconds": round(result.seconds, 1),
-        "reason": result.reason,
-        "resources": [
-            {
-                "operation": resource.operation,
-                "type": resource.type,
-                "name": resource.name,
-                "properties": list(resource.properties),
-            }
-            for resource in result.resources
-        ],
-        "messages": list(result.messages),
-        "gate": [{"check": check.name, "passed": check.passed, "found": check.detail} for check in result.gate],
-        "outputs": result.outputs,
-        "drift": [
-            {
-                "object": drift.object,
-                "field": drift.field,
-                "change": str(drift.change),
-                "manager": drift.manager,
-                "repair": drift.repair,
-            }
-            for drift in result.drift
-        ],
-    }

@@ -55,6 +55,121 @@ from secondary_scheduler.simulation.report import Place, Report, with_field
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, load_sources, set_up
 
 
+def run(request: RebalanceRequest) -> RebalanceOutcome:
+    """Make the plan and write it; what is wrong with the objects is reported on stderr."""
+    report = Report(_say)
+    settings = _settings(request)
+    measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
+    objects = _live_objects(request.live, report) if request.live is not None else read_recorded(request.files, report)
+    configuration = chosen_configuration("--config", request.config, request.place, objects, report)
+    if request.live is not None:
+        _add_live_load(request.live, objects, configuration, report)
+    now = time.time() if request.now is None and request.live is not None else request.now
+    ready = set_up(
+        configuration,
+        PodSelection(configuration.scheduler_names),
+        objects,
+        Conditions(request.seed, now, measured),
+        report,
+        about_pending=False,
+    )
+    facts = read_facts(objects, report)
+    health = _health(request, ready, report)
+    plan = make_plan(_situation(ready, settings, facts, health), _oracle(ready), request.rounds)
+    forms.write(plan, sys.stdout.buffer, request.output, several_rounds=request.rounds > 1)
+    report.close()
+    return RebalanceOutcome(bool(plan.moves), not report.invalid)
+
+
+def _settings(request: RebalanceRequest) -> RebalanceSettings:
+    if request.settings is None:
+        return RebalanceSettings()
+    # Here, since most calls have no settings of their own.
+    from secondary_scheduler.yamltext import documents
+
+    data = read_text(request.settings, option="--settings").encode()
+    contents = [document.content for document in documents(data, str(request.settings))]
+    if len(contents) > 1:
+        raise InputError(f"--settings {request.settings}: holds {len(contents)} documents; give one")
+    try:
+        return read_rebalance_settings(contents[0] if contents else None)
+    except RebalanceSettingsError as error:
+        problems = str(error).splitlines()
+        for problem in problems[1:]:
+            _say(f"--settings {request.settings}: {problem}")
+        raise InputError(f"--settings {request.settings}: {problems[0]}") from error
+
+
+def _live_objects(live: LiveSource, report: Report) -> RecordedObjects:
+    """Return the objects of a cluster as a snapshot of this moment, without its load."""
+    with cluster_to_read(live.kubeconfig, live.context) as connection:
+        documents = read_snapshot(connection, report.warn)
+    objects = RecordedObjects(report)
+    objects.add(
+        Entry(Place(connection.server, number), document.api_version, document.kind, document.data)
+        for number, document in enumerate(documents, 1)
+    )
+    return objects
+
+
+def _add_live_load(live: LiveSource, objects: RecordedObjects, configuration: Configuration, report: Report) -> None:
+    """Add the load, which is read last: how depends on the configuration, and which that is on the objects."""
+    with cluster_to_read(live.kubeconfig, live.context) as connection:
+        add_load(objects, live.origin, configuration, connection.server, report)
+
+
+def _health(request: RebalanceRequest, ready: ReadyCluster, report: Report) -> SchedulerHealth | None:
+    """Return the health of the scheduler that runs; None on a snapshot, and where it is not to be asked."""
+    if request.live is None or not request.live.ask_scheduler:
+        return None
+    with cluster_to_read(request.live.kubeconfig, request.live.context) as connection:
+        return read_health(connection, ready.configuration, ready.now, report.warn)
+
+
+def _situation(
+    ready: ReadyCluster, settings: RebalanceSettings, facts: ClusterFacts, health: SchedulerHealth | None
+) -> Situation:
+    configuration = ready.configuration
+    options = [profile.options.load for profile in configuration.profiles]
+    return Situation(
+        settings,
+        facts,
+        ready.cluster.pending,
+        tuple(configuration.scheduler_names),
+        max_age=float(min(load.max_age_seconds for load in options)),
+        window=max(window_seconds(load.window) for load in options),
+        history=History.unknown(),
+        health=health,
+        own_namespaces=_own_namespaces(configuration),
+    )
+
+
+def _own_namespaces(configuration: Configuration) -> frozenset[str]:
+    """Return where the scheduler runs, as far as its configuration says it: in the namespace of its Lease."""
+    namespace = configuration.model.leader_election.resource_namespace
+    return frozenset({namespace} if namespace else ())
+
+
+def _oracle(ready: ReadyCluster) -> Oracle:
+    configuration = ready.configuration
+    extenders = configured_extenders(configuration.model.extenders)
+    # Of sources without a window the end is not known: it is the time of the plan.
+    reading = ready.load if ready.load is not None else LoadReading({}, ready.now)
+    return Oracle(
+        ready.assembly.attempts.state,
+        ready.assembly.attempts.runners,
+        load_sources(configuration),
+        replace(reading, source=""),
+        ready.now,
+        ready.chance,
+        lambda pod: any(extender.is_interested(pod) for extender in extenders),
+    )
+
+
+def _say(text: str) -> None:
+    typer.echo(printable(text), err=True)
+
+
 def read_health(
     config: ClientConfig, configuration: Configuration, now: float, say: Callable[[str], None]
 ) -> SchedulerHealth | None:
@@ -178,118 +293,3 @@ class RebalanceOutcome:
 
     moves: bool
     valid: bool
-
-
-def run(request: RebalanceRequest) -> RebalanceOutcome:
-    """Make the plan and write it; what is wrong with the objects is reported on stderr."""
-    report = Report(_say)
-    settings = _settings(request)
-    measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
-    objects = _live_objects(request.live, report) if request.live is not None else read_recorded(request.files, report)
-    configuration = chosen_configuration("--config", request.config, request.place, objects, report)
-    if request.live is not None:
-        _add_live_load(request.live, objects, configuration, report)
-    now = time.time() if request.now is None and request.live is not None else request.now
-    ready = set_up(
-        configuration,
-        PodSelection(configuration.scheduler_names),
-        objects,
-        Conditions(request.seed, now, measured),
-        report,
-        about_pending=False,
-    )
-    facts = read_facts(objects, report)
-    health = _health(request, ready, report)
-    plan = make_plan(_situation(ready, settings, facts, health), _oracle(ready), request.rounds)
-    forms.write(plan, sys.stdout.buffer, request.output, several_rounds=request.rounds > 1)
-    report.close()
-    return RebalanceOutcome(bool(plan.moves), not report.invalid)
-
-
-def _settings(request: RebalanceRequest) -> RebalanceSettings:
-    if request.settings is None:
-        return RebalanceSettings()
-    # Here, since most calls have no settings of their own.
-    from secondary_scheduler.yamltext import documents
-
-    data = read_text(request.settings, option="--settings").encode()
-    contents = [document.content for document in documents(data, str(request.settings))]
-    if len(contents) > 1:
-        raise InputError(f"--settings {request.settings}: holds {len(contents)} documents; give one")
-    try:
-        return read_rebalance_settings(contents[0] if contents else None)
-    except RebalanceSettingsError as error:
-        problems = str(error).splitlines()
-        for problem in problems[1:]:
-            _say(f"--settings {request.settings}: {problem}")
-        raise InputError(f"--settings {request.settings}: {problems[0]}") from error
-
-
-def _live_objects(live: LiveSource, report: Report) -> RecordedObjects:
-    """Return the objects of a cluster as a snapshot of this moment, without its load."""
-    with cluster_to_read(live.kubeconfig, live.context) as connection:
-        documents = read_snapshot(connection, report.warn)
-    objects = RecordedObjects(report)
-    objects.add(
-        Entry(Place(connection.server, number), document.api_version, document.kind, document.data)
-        for number, document in enumerate(documents, 1)
-    )
-    return objects
-
-
-def _add_live_load(live: LiveSource, objects: RecordedObjects, configuration: Configuration, report: Report) -> None:
-    """Add the load, which is read last: how depends on the configuration, and which that is on the objects."""
-    with cluster_to_read(live.kubeconfig, live.context) as connection:
-        add_load(objects, live.origin, configuration, connection.server, report)
-
-
-def _health(request: RebalanceRequest, ready: ReadyCluster, report: Report) -> SchedulerHealth | None:
-    """Return the health of the scheduler that runs; None on a snapshot, and where it is not to be asked."""
-    if request.live is None or not request.live.ask_scheduler:
-        return None
-    with cluster_to_read(request.live.kubeconfig, request.live.context) as connection:
-        return read_health(connection, ready.configuration, ready.now, report.warn)
-
-
-def _situation(
-    ready: ReadyCluster, settings: RebalanceSettings, facts: ClusterFacts, health: SchedulerHealth | None
-) -> Situation:
-    configuration = ready.configuration
-    options = [profile.options.load for profile in configuration.profiles]
-    return Situation(
-        settings,
-        facts,
-        ready.cluster.pending,
-        tuple(configuration.scheduler_names),
-        max_age=float(min(load.max_age_seconds for load in options)),
-        window=max(window_seconds(load.window) for load in options),
-        history=History.unknown(),
-        health=health,
-        own_namespaces=_own_namespaces(configuration),
-    )
-
-
-def _own_namespaces(configuration: Configuration) -> frozenset[str]:
-    """Return where the scheduler runs, as far as its configuration says it: in the namespace of its Lease."""
-    namespace = configuration.model.leader_election.resource_namespace
-    return frozenset({namespace} if namespace else ())
-
-
-def _oracle(ready: ReadyCluster) -> Oracle:
-    configuration = ready.configuration
-    extenders = configured_extenders(configuration.model.extenders)
-    # Of sources without a window the end is not known: it is the time of the plan.
-    reading = ready.load if ready.load is not None else LoadReading({}, ready.now)
-    return Oracle(
-        ready.assembly.attempts.state,
-        ready.assembly.attempts.runners,
-        load_sources(configuration),
-        replace(reading, source=""),
-        ready.now,
-        ready.chance,
-        lambda pod: any(extender.is_interested(pod) for extender in extenders),
-    )
-
-
-def _say(text: str) -> None:
-    typer.echo(printable(text), err=True)

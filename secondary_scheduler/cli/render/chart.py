@@ -30,207 +30,6 @@ from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.render.directory import MARK, RenderedFile
 from secondary_scheduler.cli.render.manifests import SYNC_WAVE, ImageReference, RenderedObject, dump, heading
 
-_SCALAR = re.compile(r'"__value_(\d+)__"')
-_WITHIN = re.compile(r"__value_(\d+)__")
-_ENTRY = re.compile(r'^( *)"__entry_(\d+)__": null\n', re.MULTILINE)
-_OPENING = re.compile(r"\{\{")
-
-
-@dataclass
-class Places:
-    """The places of one manifest, in the order in which they were made."""
-
-    _values: list[str] = field(default_factory=list)
-    _entries: list[Callable[[str], str]] = field(default_factory=list)
-
-    def value(self, expression: str) -> str:
-        """A marker for the result of an expression, alone or within a text."""
-        self._values.append(expression)
-        return f"__value_{len(self._values) - 1}__"
-
-    def entry(self, write: Callable[[str], str]) -> dict[str, None]:
-        """An entry of a mapping that stands for lines of template text; `write` gets their indentation."""
-        self._entries.append(write)
-        return {f"__entry_{len(self._entries) - 1}__": None}
-
-    def optional(self, key: str, path: str) -> dict[str, None]:
-        """An entry with this key, which is absent where the value is empty."""
-
-        def write(indent: str) -> str:
-            lines = (f"{{{{- with {path} }}}}", f"{key}:", f"  {{{{- toYaml . | nindent {len(indent) + 2} }}}}")
-            return "".join(f"{indent}{line}\n" for line in (*lines, "{{- end }}"))
-
-        return self.entry(write)
-
-    def text(self, manifest: Mapping[str, Any]) -> str:
-        """The template of the manifest."""
-        text = _OPENING.sub('{{ "{{" }}', dump(manifest))
-        text = _ENTRY.sub(lambda match: self._entries[int(match[2])](match[1]), text)
-        text = _SCALAR.sub(lambda match: f"{{{{ {self._values[int(match[1])]} }}}}", text)
-        return _WITHIN.sub(lambda match: f"{{{{ {self._values[int(match[1])]} }}}}", text)
-
-
-_DRAFT = "http://json-schema.org/draft-07/schema#"
-_WIDTH = 110
-
-Quantity = str | float
-
-
-class _Values(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
-
-
-class ImageValues(_Values):
-    """An image, by tag, digest or both."""
-
-    repository: str = Field(
-        pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._:-]*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$",
-        description="Registry and repository, without tag and digest.",
-    )
-    tag: str = Field("", pattern=r"^(\w[\w.-]{0,127})?$", description="Tag, in quotes; it may be empty.")
-    digest: str = Field(
-        "", pattern=r"^(sha256:[0-9a-f]{64})?$", description="Digest, as sha256:…; where there is one, it decides."
-    )
-
-    @classmethod
-    def of(cls, image: str) -> ImageValues:
-        """The parts of a reference."""
-        reference = ImageReference.parse(image)
-        return cls(repository=reference.repository, tag=reference.tag, digest=reference.digest)
-
-
-class ResourceValues(_Values):
-    """Requests and limits of a container, as Kubernetes' quantities by resource."""
-
-    requests: dict[str, Quantity] | None = None
-    limits: dict[str, Quantity] | None = None
-
-
-class TolerationValues(_Values):
-    """A taint that pods tolerate."""
-
-    key: str | None = None
-    operator: Literal["Exists", "Equal"] | None = None
-    value: str | None = None
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    toleration_seconds: int | None = None
-
-
-class PodValues(_Values):
-    """What every Deployment has."""
-
-    image: ImageValues = Field(description="The image.")
-    resources: ResourceValues = Field(ResourceValues(), description="Requests and limits of the container.")
-    node_selector: dict[str, str] = Field({}, description="Labels of the nodes on which its pods may run.")
-    tolerations: list[TolerationValues] = Field([], description="Taints that its pods tolerate.")
-
-
-class SchedulerValues(PodValues):
-    """The scheduler, which the operator runs."""
-
-    resources: ResourceValues = Field(
-        ResourceValues(), description="Requests and limits of the container; empty: the operator's defaults."
-    )
-    replicas: Replicas = Field(1, description="Number of schedulers; one leads, the others wait for the Lease.")
-    log_level: LogLevel = Field("Normal", description="Its verbosity.")
-
-
-class ChartValues(_Values):
-    """The values of the chart."""
-
-    scheduler: SchedulerValues = Field(description="The scheduler, which the operator runs.")
-    operator: PodValues = Field(description="The operator.")
-    load_watcher: PodValues | None = Field(
-        None, description="The load-watcher, which serves the load to the scheduler."
-    )
-    page: PodValues | None = Field(None, description="The page, which shows each visitor what it may read.")
-    argocd: bool = Field(
-        False,
-        description=(
-            "Whether Argo CD applies the chart: objects get the annotation by which it applies them in order, and "
-            "Helm's hook of an uninstall is left out."
-        ),
-    )
-    configuration: str = Field(
-        min_length=1,
-        description=(
-            "The KubeSchedulerConfiguration, as text. `secondary-scheduler validate FILE` checks one, and "
-            "`--set-file configuration=FILE` takes it."
-        ),
-    )
-
-
-def values_yaml(values: ChartValues, stack: str) -> str:
-    """The file values.yaml, each value with its description."""
-    return heading(stack) + "# Keep your own values in a file of your own.\n" + "".join(_described(values, ""))
-
-
-def values_schema(values: ChartValues, stack: str) -> str:
-    """The file values.schema.json, with which Helm checks values; only of what this chart has."""
-    schema = ChartValues.model_json_schema(schema_generator=_Generator)
-    for name in [name for name, value in _items(values) if value is None]:
-        del schema["properties"][name]
-    # Helm hands the global values of a parent chart to every chart below it.
-    schema["properties"]["global"] = {"type": "object", "description": "Of a parent chart; not read."}
-    return json.dumps({"$comment": f"{MARK} from stack {stack}.", "$schema": _DRAFT, **schema}, indent=2) + "\n"
-
-
-class _Generator(GenerateJsonSchema):
-    """Without titles, which only repeat names, without defaults, which values.yaml has, and without null."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:
-        return False
-
-    def default_schema(self, schema: Any) -> dict[str, Any]:
-        return self.generate_inner(schema["schema"])
-
-    def nullable_schema(self, schema: Any) -> dict[str, Any]:
-        # For Helm, null removes a value before it is checked.
-        return self.generate_inner(schema["schema"])
-
-    def model_schema(self, schema: Any) -> dict[str, Any]:
-        content = super().model_schema(schema)
-        content.pop("title", None)
-        return content
-
-
-def _items(values: BaseModel) -> Iterator[tuple[str, Any]]:
-    for name, info in type(values).model_fields.items():
-        yield info.alias or name, getattr(values, name)
-
-
-def _described(values: BaseModel, indent: str) -> Iterator[str]:
-    for name, info in type(values).model_fields.items():
-        value = getattr(values, name)
-        if value is None:
-            continue
-        yield textwrap.fill(
-            info.description or "", _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
-        )
-        yield f"\n{indent}{info.alias or name}:"
-        if isinstance(value, _Values) and not isinstance(value, ResourceValues):
-            yield "\n"
-            yield from _described(value, f"{indent}  ")
-        else:
-            yield _leaf(value, indent)
-
-
-def _leaf(value: Any, indent: str) -> str:
-    plain = _plain(value)
-    if plain in ({}, []):
-        return f" {json.dumps(plain)}\n"
-    text = dump({"x": plain}).removeprefix("x:")
-    return textwrap.indent(text, indent).removeprefix(indent)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(by_alias=True, exclude_none=True)
-    if isinstance(value, Mapping):
-        return dict(value)
-    return [_plain(item) for item in value] if isinstance(value, list) else value
-
-
 NAME = "secondary-scheduler"
 _OPERATOR = "/bin/secondary-scheduler-operator"
 _REBALANCER = "/bin/rebalancer"
@@ -546,3 +345,204 @@ def _filled_in(text: str, scheduler: RenderedObject) -> str:
     for word, value in {**words, "NAMESPACE": manifest["metadata"]["namespace"]}.items():
         text = text.replace(word, value)
     return text
+
+
+_SCALAR = re.compile(r'"__value_(\d+)__"')
+_WITHIN = re.compile(r"__value_(\d+)__")
+_ENTRY = re.compile(r'^( *)"__entry_(\d+)__": null\n', re.MULTILINE)
+_OPENING = re.compile(r"\{\{")
+
+
+@dataclass
+class Places:
+    """The places of one manifest, in the order in which they were made."""
+
+    _values: list[str] = field(default_factory=list)
+    _entries: list[Callable[[str], str]] = field(default_factory=list)
+
+    def value(self, expression: str) -> str:
+        """A marker for the result of an expression, alone or within a text."""
+        self._values.append(expression)
+        return f"__value_{len(self._values) - 1}__"
+
+    def entry(self, write: Callable[[str], str]) -> dict[str, None]:
+        """An entry of a mapping that stands for lines of template text; `write` gets their indentation."""
+        self._entries.append(write)
+        return {f"__entry_{len(self._entries) - 1}__": None}
+
+    def optional(self, key: str, path: str) -> dict[str, None]:
+        """An entry with this key, which is absent where the value is empty."""
+
+        def write(indent: str) -> str:
+            lines = (f"{{{{- with {path} }}}}", f"{key}:", f"  {{{{- toYaml . | nindent {len(indent) + 2} }}}}")
+            return "".join(f"{indent}{line}\n" for line in (*lines, "{{- end }}"))
+
+        return self.entry(write)
+
+    def text(self, manifest: Mapping[str, Any]) -> str:
+        """The template of the manifest."""
+        text = _OPENING.sub('{{ "{{" }}', dump(manifest))
+        text = _ENTRY.sub(lambda match: self._entries[int(match[2])](match[1]), text)
+        text = _SCALAR.sub(lambda match: f"{{{{ {self._values[int(match[1])]} }}}}", text)
+        return _WITHIN.sub(lambda match: f"{{{{ {self._values[int(match[1])]} }}}}", text)
+
+
+_DRAFT = "http://json-schema.org/draft-07/schema#"
+_WIDTH = 110
+
+Quantity = str | float
+
+
+class _Values(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class ImageValues(_Values):
+    """An image, by tag, digest or both."""
+
+    repository: str = Field(
+        pattern=r"^[a-zA-Z0-9][a-zA-Z0-9._:-]*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$",
+        description="Registry and repository, without tag and digest.",
+    )
+    tag: str = Field("", pattern=r"^(\w[\w.-]{0,127})?$", description="Tag, in quotes; it may be empty.")
+    digest: str = Field(
+        "", pattern=r"^(sha256:[0-9a-f]{64})?$", description="Digest, as sha256:…; where there is one, it decides."
+    )
+
+    @classmethod
+    def of(cls, image: str) -> ImageValues:
+        """The parts of a reference."""
+        reference = ImageReference.parse(image)
+        return cls(repository=reference.repository, tag=reference.tag, digest=reference.digest)
+
+
+class ResourceValues(_Values):
+    """Requests and limits of a container, as Kubernetes' quantities by resource."""
+
+    requests: dict[str, Quantity] | None = None
+    limits: dict[str, Quantity] | None = None
+
+
+class TolerationValues(_Values):
+    """A taint that pods tolerate."""
+
+    key: str | None = None
+    operator: Literal["Exists", "Equal"] | None = None
+    value: str | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    toleration_seconds: int | None = None
+
+
+class PodValues(_Values):
+    """What every Deployment has."""
+
+    image: ImageValues = Field(description="The image.")
+    resources: ResourceValues = Field(ResourceValues(), description="Requests and limits of the container.")
+    node_selector: dict[str, str] = Field({}, description="Labels of the nodes on which its pods may run.")
+    tolerations: list[TolerationValues] = Field([], description="Taints that its pods tolerate.")
+
+
+class SchedulerValues(PodValues):
+    """The scheduler, which the operator runs."""
+
+    resources: ResourceValues = Field(
+        ResourceValues(), description="Requests and limits of the container; empty: the operator's defaults."
+    )
+    replicas: Replicas = Field(1, description="Number of schedulers; one leads, the others wait for the Lease.")
+    log_level: LogLevel = Field("Normal", description="Its verbosity.")
+
+
+class ChartValues(_Values):
+    """The values of the chart."""
+
+    scheduler: SchedulerValues = Field(description="The scheduler, which the operator runs.")
+    operator: PodValues = Field(description="The operator.")
+    load_watcher: PodValues | None = Field(
+        None, description="The load-watcher, which serves the load to the scheduler."
+    )
+    page: PodValues | None = Field(None, description="The page, which shows each visitor what it may read.")
+    argocd: bool = Field(
+        False,
+        description=(
+            "Whether Argo CD applies the chart: objects get the annotation by which it applies them in order, and "
+            "Helm's hook of an uninstall is left out."
+        ),
+    )
+    configuration: str = Field(
+        min_length=1,
+        description=(
+            "The KubeSchedulerConfiguration, as text. `secondary-scheduler validate FILE` checks one, and "
+            "`--set-file configuration=FILE` takes it."
+        ),
+    )
+
+
+def values_yaml(values: ChartValues, stack: str) -> str:
+    """The file values.yaml, each value with its description."""
+    return heading(stack) + "# Keep your own values in a file of your own.\n" + "".join(_described(values, ""))
+
+
+def values_schema(values: ChartValues, stack: str) -> str:
+    """The file values.schema.json, with which Helm checks values; only of what this chart has."""
+    schema = ChartValues.model_json_schema(schema_generator=_Generator)
+    for name in [name for name, value in _items(values) if value is None]:
+        del schema["properties"][name]
+    # Helm hands the global values of a parent chart to every chart below it.
+    schema["properties"]["global"] = {"type": "object", "description": "Of a parent chart; not read."}
+    return json.dumps({"$comment": f"{MARK} from stack {stack}.", "$schema": _DRAFT, **schema}, indent=2) + "\n"
+
+
+class _Generator(GenerateJsonSchema):
+    """Without titles, which only repeat names, without defaults, which values.yaml has, and without null."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def default_schema(self, schema: Any) -> dict[str, Any]:
+        return self.generate_inner(schema["schema"])
+
+    def nullable_schema(self, schema: Any) -> dict[str, Any]:
+        # For Helm, null removes a value before it is checked.
+        return self.generate_inner(schema["schema"])
+
+    def model_schema(self, schema: Any) -> dict[str, Any]:
+        content = super().model_schema(schema)
+        content.pop("title", None)
+        return content
+
+
+def _items(values: BaseModel) -> Iterator[tuple[str, Any]]:
+    for name, info in type(values).model_fields.items():
+        yield info.alias or name, getattr(values, name)
+
+
+def _described(values: BaseModel, indent: str) -> Iterator[str]:
+    for name, info in type(values).model_fields.items():
+        value = getattr(values, name)
+        if value is None:
+            continue
+        yield textwrap.fill(
+            info.description or "", _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "
+        )
+        yield f"\n{indent}{info.alias or name}:"
+        if isinstance(value, _Values) and not isinstance(value, ResourceValues):
+            yield "\n"
+            yield from _described(value, f"{indent}  ")
+        else:
+            yield _leaf(value, indent)
+
+
+def _leaf(value: Any, indent: str) -> str:
+    plain = _plain(value)
+    if plain in ({}, []):
+        return f" {json.dumps(plain)}\n"
+    text = dump({"x": plain}).removeprefix("x:")
+    return textwrap.indent(text, indent).removeprefix(indent)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(by_alias=True, exclude_none=True)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return [_plain(item) for item in value] if isinstance(value, list) else value

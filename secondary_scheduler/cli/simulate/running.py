@@ -25,6 +25,62 @@ from secondary_scheduler.simulation.objects import read_recorded
 from secondary_scheduler.simulation.report import Report
 from secondary_scheduler.simulation.settingup import Conditions, set_up, taken_over
 
+
+def run(request: Request) -> bool:
+    """Decide and write; false when the snapshot holds an invalid object, which is reported on stderr."""
+    report = Report(lambda text: typer.echo(text, err=True))
+    _decide(request, report)
+    report.close()
+    return not report.invalid
+
+
+def _decide(request: Request, report: Report) -> None:
+    objects = read_recorded(request.files, report, pod_file=request.pod)
+    configuration = chosen_configuration("--config", request.config, request.place, objects, report)
+    selection = PodSelection(configuration.scheduler_names, taken_over(request.as_scheduler, configuration))
+    measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
+    recorded = read_recording(request.extender_recording, report) if request.extender_recording else None
+    conditions = Conditions(request.seed, request.now, measured, recorded)
+    ready = set_up(configuration, selection, objects, conditions, report)
+    simulation = ready.simulation(all_explained if _shows_matrix(request) else none_explained, preempt=request.preempt)
+    outcomes = _outcomes(simulation, ready.cluster)
+    if request.namespace is not None:
+        outcomes = _of_namespace(outcomes, request.namespace, report)
+    _write(outcomes, request.output, request.detail, sys.stdout.buffer)
+
+
+def _shows_matrix(request: Request) -> bool:
+    if request.output.is_document:
+        return request.detail != "none"
+    return request.output is FullOutputFormat.WIDE
+
+
+def _outcomes(simulation: Simulation, cluster: SimulatedCluster) -> Iterator[Outcome]:
+    yield from simulation.run(cluster.pending)
+    for pod in cluster.undecidable:
+        yield Outcome(pod.key, pod.scheduler_name, None, pod.reason)
+
+
+def _of_namespace(outcomes: Iterator[Outcome], namespace: str, report: Report) -> Iterator[Outcome]:
+    """The pods of a namespace. All are decided: those of others take room, too."""
+    count = 0
+    for outcome in outcomes:
+        if outcome.pod.startswith(f"{namespace}/"):
+            count += 1
+            yield outcome
+    if not count:
+        report.warn(f"--namespace {namespace}: no pod of this namespace is decided")
+
+
+def _write(outcomes: Iterator[Outcome], output: FullOutputFormat, detail: Detail, out: IO[bytes]) -> None:
+    if output is FullOutputFormat.JSON:
+        write_json(outcomes, out, detail)
+    elif output is FullOutputFormat.YAML:
+        write_yaml(outcomes, out, detail)
+    else:
+        write_table(outcomes, out, wide=output is FullOutputFormat.WIDE)
+
+
 KIND = "SimulationResult"
 _CHUNK = 1 << 16
 _encode = msgspec.json.Encoder().encode
@@ -113,58 +169,3 @@ def _nodes(outcome: Outcome, detail: Detail) -> Iterator[tuple[str, SimulatedNod
         return
     for name, node in outcome.explanation.nodes(detail):
         yield name, node.answer()
-
-
-def run(request: Request) -> bool:
-    """Decide and write; false when the snapshot holds an invalid object, which is reported on stderr."""
-    report = Report(lambda text: typer.echo(text, err=True))
-    _decide(request, report)
-    report.close()
-    return not report.invalid
-
-
-def _decide(request: Request, report: Report) -> None:
-    objects = read_recorded(request.files, report, pod_file=request.pod)
-    configuration = chosen_configuration("--config", request.config, request.place, objects, report)
-    selection = PodSelection(configuration.scheduler_names, taken_over(request.as_scheduler, configuration))
-    measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
-    recorded = read_recording(request.extender_recording, report) if request.extender_recording else None
-    conditions = Conditions(request.seed, request.now, measured, recorded)
-    ready = set_up(configuration, selection, objects, conditions, report)
-    simulation = ready.simulation(all_explained if _shows_matrix(request) else none_explained, preempt=request.preempt)
-    outcomes = _outcomes(simulation, ready.cluster)
-    if request.namespace is not None:
-        outcomes = _of_namespace(outcomes, request.namespace, report)
-    _write(outcomes, request.output, request.detail, sys.stdout.buffer)
-
-
-def _shows_matrix(request: Request) -> bool:
-    if request.output.is_document:
-        return request.detail != "none"
-    return request.output is FullOutputFormat.WIDE
-
-
-def _outcomes(simulation: Simulation, cluster: SimulatedCluster) -> Iterator[Outcome]:
-    yield from simulation.run(cluster.pending)
-    for pod in cluster.undecidable:
-        yield Outcome(pod.key, pod.scheduler_name, None, pod.reason)
-
-
-def _of_namespace(outcomes: Iterator[Outcome], namespace: str, report: Report) -> Iterator[Outcome]:
-    """The pods of a namespace. All are decided: those of others take room, too."""
-    count = 0
-    for outcome in outcomes:
-        if outcome.pod.startswith(f"{namespace}/"):
-            count += 1
-            yield outcome
-    if not count:
-        report.warn(f"--namespace {namespace}: no pod of this namespace is decided")
-
-
-def _write(outcomes: Iterator[Outcome], output: FullOutputFormat, detail: Detail, out: IO[bytes]) -> None:
-    if output is FullOutputFormat.JSON:
-        write_json(outcomes, out, detail)
-    elif output is FullOutputFormat.YAML:
-        write_yaml(outcomes, out, detail)
-    else:
-        write_table(outcomes, out, wide=output is FullOutputFormat.WIDE)

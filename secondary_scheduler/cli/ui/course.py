@@ -34,6 +34,230 @@ from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, c
 from secondary_scheduler.views.nodes import ESTIMATED, REQUESTED, NodeColumns, node_columns
 from secondary_scheduler.views.runs import Limits, PodDecision, Run, record, scored_nodes
 
+_STEPS = 60
+"""Between two moments that can be chosen, at most."""
+_MAX_ATTEMPTS = 20
+"""Attempts of a pod that are kept: those with another result or message than the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayable:
+    """What a replay needs.
+
+    Attributes:
+        cluster: as it was when the recording began; nothing is decided on its own state.
+        taken_over: other schedulers whose pods are decided too, each with its profile.
+    """
+
+    recording: Recording
+    cluster: SimulatedCluster
+    conditions: Conditions
+    taken_over: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """How things are at a moment.
+
+    Attributes:
+        time: seconds since the epoch.
+        columns, figures: the nodes with the pods where the replay has them.
+        recorded: as it was.
+        load: by name of node, as the replay's plugins see it; None where there is none.
+        pods: those on each node in the replay.
+        waiting: pods that wait in the replay, each with its last decision.
+    """
+
+    time: float
+    columns: NodeColumns
+    figures: NodeFigures
+    recorded: RecordedFrame
+    load: LoadReading | None
+    pods: Mapping[str, tuple[PodInfo, ...]]
+    waiting: tuple[PodDecision, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A whole replay.
+
+    Attributes:
+        frames: by moment, at least one.
+        histories: attempts of each pod, in the order of their first ones.
+        recorded_nodes: where the recording has a pod on a node, by the pod's name.
+        unexplained: decisions that would have scores, had time been left.
+        complete: whether it got to the end in time.
+        seconds: how long it took.
+    """
+
+    configuration: Configuration
+    frames: tuple[Frame, ...]
+    histories: Mapping[str, Sequence[PodDecision]]
+    recorded_nodes: Mapping[str, str]
+    unexplained: int
+    complete: bool
+    seconds: float
+
+    def run_at(self, index: int) -> Run:
+        """Return what was decided until a moment, and how things are then; a pod has its last decision."""
+        frame = self.frames[index]
+        decisions = tuple(
+            last for attempts in self.histories.values() if (last := _last(attempts, frame.time)) is not None
+        )
+        return Run(
+            self.configuration,
+            decisions,
+            frame.load,
+            frame.time,
+            self.unexplained,
+            frame.recorded.columns,
+            frame.columns,
+            self.seconds,
+            frame.figures,
+            frame.waiting,
+        )
+
+
+def moments(recording: Recording) -> list[float]:
+    """Return the moments that can be chosen: steps of a second at least, the end last."""
+    return moments_of(recording, max(1, min(_STEPS, int((recording.end - recording.start) / TICK))))
+
+
+def replay_course(
+    replayable: Replayable,
+    configuration: Configuration,
+    limits: Limits,
+    *,
+    report: Report,
+    stopped: Callable[[], bool] = lambda: False,
+    until: int | None = None,
+) -> Course:
+    """Replay a recording.
+
+    Args:
+        replayable: it stays as it is.
+        configuration: whose profiles decide.
+        limits: how long it may take.
+        report: gets what cannot be used.
+        stopped: asked now and then; once it says so, it ends.
+        until: only the frame of this moment is kept, and nothing after it is replayed.
+
+    Raises:
+        CommandError: a plugin refuses its args.
+    """
+    began = time.monotonic()
+    every = moments(replayable.recording)
+    wanted = every if until is None else [every[until]]
+    recorded = recorded_frames(replayable.recording, replayable.cluster, configuration, replayable.conditions, wanted)
+    ready = make_ready(copy_cluster(replayable.cluster), configuration, replayable.conditions)
+    names = pod_names(replayable.recording)
+    watching = _Watching(ready, recorded, limits, began, stopped, scored_nodes(len(names)))
+    replayed = Replay(
+        ready,
+        replayable.recording,
+        names,
+        taken_over=replayable.taken_over,
+        scheduler_names=configuration.scheduler_names,
+        report=report,
+        against=Against(),
+        moments=wanted,
+        observer=watching,
+    ).run()
+    if not watching.frames:
+        watching.measured(wanted[0], ready.load, ())
+    return Course(
+        configuration,
+        tuple(watching.frames),
+        watching.histories,
+        replayed.recorded_nodes,
+        watching.unexplained,
+        len(watching.frames) == len(wanted),
+        time.monotonic() - began,
+    )
+
+
+class _Watching:
+    """Keeps what happens in a replay; see `Observer`."""
+
+    def __init__(
+        self,
+        ready: ReadyCluster,
+        recorded: Sequence[RecordedFrame],
+        limits: Limits,
+        began: float,
+        stopped: Callable[[], bool],
+        most: int,
+    ) -> None:
+        self._ready = ready
+        self._recorded = recorded
+        self._limits = limits
+        self._began = began
+        self._stopped = stopped
+        self._most = most
+        self._tries: Counter[str] = Counter()
+        self._pods: dict[str, tuple[PodInfo, ...]] = {}
+        self.frames: list[Frame] = []
+        self.histories: dict[str, list[PodDecision]] = {}
+        self.unexplained = 0
+
+    def is_explained(self, placement: Placement) -> bool:
+        del placement
+        return time.monotonic() - self._began < self._limits.explained
+
+    def decided(self, name: str, pod: PodInfo, outcome: Outcome, moment: float) -> None:
+        attempts = self.histories.setdefault(name, [])
+        self._tries[name] += 1
+        if self._limits.explained and outcome.explanation is None and outcome.placement is not None:
+            self.unexplained += 1
+        number = attempts[0].number if attempts else len(self.histories)
+        decision = record(number, name, outcome, pod, self._ready.assembly, moment, self._most)
+        decision = replace(decision, time=moment, attempt=self._tries[name])
+        if attempts and _fate(attempts[-1]) == _fate(decision):
+            return
+        if len(attempts) == _MAX_ATTEMPTS:
+            attempts.pop()
+        attempts.append(decision)
+
+    def measured(self, moment: float, load: LoadReading | None, waiting: Collection[str]) -> None:
+        state = self._ready.cluster.state
+        columns = node_columns(state, self._ready.configuration, load, moment)
+        pods = {info.name: tuple(state.pods_on(info.name)) for info in columns.infos}
+        # Most nodes have the same pods as at the moment before: those are kept once.
+        self._pods = {name: former if (former := self._pods.get(name)) == on else on for name, on in pods.items()}
+        self.frames.append(
+            Frame(
+                moment,
+                columns,
+                node_figures(state, load, moment),
+                self._recorded[len(self.frames)],
+                load,
+                self._pods,
+                tuple(
+                    replace(last, waiting=_longer(last, moment))
+                    for name in waiting
+                    if (last := _last(self.histories.get(name, ()), moment)) is not None
+                ),
+            )
+        )
+
+    def has_enough(self) -> bool:
+        late = time.monotonic() - self._began > self._limits.total
+        return late or self._stopped() or len(self.frames) == len(self._recorded)
+
+
+def _fate(decision: PodDecision) -> tuple[str, str | None, str]:
+    return decision.result, decision.node, decision.message
+
+
+def _last(attempts: Sequence[PodDecision], moment: float) -> PodDecision | None:
+    return next((each for each in reversed(attempts) if each.time <= moment), None)
+
+
+def _longer(decision: PodDecision, moment: float) -> float | None:
+    """How long a pod waits at a moment that was decided earlier."""
+    return None if decision.waiting is None else decision.waiting + max(0.0, moment - decision.time)
+
+
 WIDTH, HEIGHT = 600, 120
 """Of a chart, in its own units."""
 
@@ -261,227 +485,3 @@ def _waiting_at_first(recording: Recording) -> dict[str, str]:
         if not pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
             waiting[event.uid] = pod.spec.scheduler_name
     return waiting
-
-
-_STEPS = 60
-"""Between two moments that can be chosen, at most."""
-_MAX_ATTEMPTS = 20
-"""Attempts of a pod that are kept: those with another result or message than the one before."""
-
-
-@dataclass(frozen=True, slots=True)
-class Replayable:
-    """What a replay needs.
-
-    Attributes:
-        cluster: as it was when the recording began; nothing is decided on its own state.
-        taken_over: other schedulers whose pods are decided too, each with its profile.
-    """
-
-    recording: Recording
-    cluster: SimulatedCluster
-    conditions: Conditions
-    taken_over: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """How things are at a moment.
-
-    Attributes:
-        time: seconds since the epoch.
-        columns, figures: the nodes with the pods where the replay has them.
-        recorded: as it was.
-        load: by name of node, as the replay's plugins see it; None where there is none.
-        pods: those on each node in the replay.
-        waiting: pods that wait in the replay, each with its last decision.
-    """
-
-    time: float
-    columns: NodeColumns
-    figures: NodeFigures
-    recorded: RecordedFrame
-    load: LoadReading | None
-    pods: Mapping[str, tuple[PodInfo, ...]]
-    waiting: tuple[PodDecision, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Course:
-    """A whole replay.
-
-    Attributes:
-        frames: by moment, at least one.
-        histories: attempts of each pod, in the order of their first ones.
-        recorded_nodes: where the recording has a pod on a node, by the pod's name.
-        unexplained: decisions that would have scores, had time been left.
-        complete: whether it got to the end in time.
-        seconds: how long it took.
-    """
-
-    configuration: Configuration
-    frames: tuple[Frame, ...]
-    histories: Mapping[str, Sequence[PodDecision]]
-    recorded_nodes: Mapping[str, str]
-    unexplained: int
-    complete: bool
-    seconds: float
-
-    def run_at(self, index: int) -> Run:
-        """Return what was decided until a moment, and how things are then; a pod has its last decision."""
-        frame = self.frames[index]
-        decisions = tuple(
-            last for attempts in self.histories.values() if (last := _last(attempts, frame.time)) is not None
-        )
-        return Run(
-            self.configuration,
-            decisions,
-            frame.load,
-            frame.time,
-            self.unexplained,
-            frame.recorded.columns,
-            frame.columns,
-            self.seconds,
-            frame.figures,
-            frame.waiting,
-        )
-
-
-def moments(recording: Recording) -> list[float]:
-    """Return the moments that can be chosen: steps of a second at least, the end last."""
-    return moments_of(recording, max(1, min(_STEPS, int((recording.end - recording.start) / TICK))))
-
-
-def replay_course(
-    replayable: Replayable,
-    configuration: Configuration,
-    limits: Limits,
-    *,
-    report: Report,
-    stopped: Callable[[], bool] = lambda: False,
-    until: int | None = None,
-) -> Course:
-    """Replay a recording.
-
-    Args:
-        replayable: it stays as it is.
-        configuration: whose profiles decide.
-        limits: how long it may take.
-        report: gets what cannot be used.
-        stopped: asked now and then; once it says so, it ends.
-        until: only the frame of this moment is kept, and nothing after it is replayed.
-
-    Raises:
-        CommandError: a plugin refuses its args.
-    """
-    began = time.monotonic()
-    every = moments(replayable.recording)
-    wanted = every if until is None else [every[until]]
-    recorded = recorded_frames(replayable.recording, replayable.cluster, configuration, replayable.conditions, wanted)
-    ready = make_ready(copy_cluster(replayable.cluster), configuration, replayable.conditions)
-    names = pod_names(replayable.recording)
-    watching = _Watching(ready, recorded, limits, began, stopped, scored_nodes(len(names)))
-    replayed = Replay(
-        ready,
-        replayable.recording,
-        names,
-        taken_over=replayable.taken_over,
-        scheduler_names=configuration.scheduler_names,
-        report=report,
-        against=Against(),
-        moments=wanted,
-        observer=watching,
-    ).run()
-    if not watching.frames:
-        watching.measured(wanted[0], ready.load, ())
-    return Course(
-        configuration,
-        tuple(watching.frames),
-        watching.histories,
-        replayed.recorded_nodes,
-        watching.unexplained,
-        len(watching.frames) == len(wanted),
-        time.monotonic() - began,
-    )
-
-
-class _Watching:
-    """Keeps what happens in a replay; see `Observer`."""
-
-    def __init__(
-        self,
-        ready: ReadyCluster,
-        recorded: Sequence[RecordedFrame],
-        limits: Limits,
-        began: float,
-        stopped: Callable[[], bool],
-        most: int,
-    ) -> None:
-        self._ready = ready
-        self._recorded = recorded
-        self._limits = limits
-        self._began = began
-        self._stopped = stopped
-        self._most = most
-        self._tries: Counter[str] = Counter()
-        self._pods: dict[str, tuple[PodInfo, ...]] = {}
-        self.frames: list[Frame] = []
-        self.histories: dict[str, list[PodDecision]] = {}
-        self.unexplained = 0
-
-    def is_explained(self, placement: Placement) -> bool:
-        del placement
-        return time.monotonic() - self._began < self._limits.explained
-
-    def decided(self, name: str, pod: PodInfo, outcome: Outcome, moment: float) -> None:
-        attempts = self.histories.setdefault(name, [])
-        self._tries[name] += 1
-        if self._limits.explained and outcome.explanation is None and outcome.placement is not None:
-            self.unexplained += 1
-        number = attempts[0].number if attempts else len(self.histories)
-        decision = record(number, name, outcome, pod, self._ready.assembly, moment, self._most)
-        decision = replace(decision, time=moment, attempt=self._tries[name])
-        if attempts and _fate(attempts[-1]) == _fate(decision):
-            return
-        if len(attempts) == _MAX_ATTEMPTS:
-            attempts.pop()
-        attempts.append(decision)
-
-    def measured(self, moment: float, load: LoadReading | None, waiting: Collection[str]) -> None:
-        state = self._ready.cluster.state
-        columns = node_columns(state, self._ready.configuration, load, moment)
-        pods = {info.name: tuple(state.pods_on(info.name)) for info in columns.infos}
-        # Most nodes have the same pods as at the moment before: those are kept once.
-        self._pods = {name: former if (former := self._pods.get(name)) == on else on for name, on in pods.items()}
-        self.frames.append(
-            Frame(
-                moment,
-                columns,
-                node_figures(state, load, moment),
-                self._recorded[len(self.frames)],
-                load,
-                self._pods,
-                tuple(
-                    replace(last, waiting=_longer(last, moment))
-                    for name in waiting
-                    if (last := _last(self.histories.get(name, ()), moment)) is not None
-                ),
-            )
-        )
-
-    def has_enough(self) -> bool:
-        late = time.monotonic() - self._began > self._limits.total
-        return late or self._stopped() or len(self.frames) == len(self._recorded)
-
-
-def _fate(decision: PodDecision) -> tuple[str, str | None, str]:
-    return decision.result, decision.node, decision.message
-
-
-def _last(attempts: Sequence[PodDecision], moment: float) -> PodDecision | None:
-    return next((each for each in reversed(attempts) if each.time <= moment), None)
-
-
-def _longer(decision: PodDecision, moment: float) -> float | None:
-    """How long a pod waits at a moment that was decided earlier."""
-    return None if decision.waiting is None else decision.waiting + max(0.0, moment - decision.time)

@@ -32,6 +32,75 @@ from secondary_scheduler.views.pods import RunningPod, running_pod
 from secondary_scheduler.views.runs import Limits
 from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene
 
+
+@dataclass(frozen=True, slots=True)
+class LiveCluster:
+    """How to reach a cluster and its scheduler.
+
+    Attributes:
+        kubeconfig, context: as for kubectl. A login program runs again for each snapshot and each question.
+        origin: of the nodes' load; None: without it.
+        scheduler_namespace: where the scheduler runs; None: in the operator's namespace.
+        scheduler_pod: the one to ask; None: those that lead.
+        scheduler_port: its secure port.
+        account: the ServiceAccount as which it is asked; each question takes a new token for it. None: as the
+            kubeconfig's user.
+    """
+
+    kubeconfig: Path | None
+    context: str | None
+    origin: LoadOrigin | None
+    scheduler_namespace: str | None
+    scheduler_pod: str | None
+    scheduler_port: int
+    account: str | None
+
+    def read(self, request: SceneRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS) -> Scene:
+        """Take a snapshot and decide on it; the file that it is written to exists no longer than that takes.
+
+        Raises:
+            CommandError: the cluster or the source of the load does not answer, or a file cannot be used.
+            typer.Exit: a configuration is not valid; its mistakes are on stderr.
+        """
+        with tempfile.TemporaryDirectory(prefix="secondary-scheduler-ui-") as directory:
+            file = Path(directory) / "cluster.json"
+            with cluster_to_read(self.kubeconfig, self.context) as config:
+                take_snapshot(config, None, file, as_yaml=False, say=say)
+                live = replace(request, files=[str(file)], now=time.time())
+                return read_scene(live, say, limits, title=self.context or config.server, origin=self.origin)
+
+    def status(self) -> dict[str, Any]:
+        """Return how the schedulers are: the document of `status`, of the scheduler's namespace where one is named.
+
+        Raises:
+            CommandError: the API server does not answer.
+        """
+        with cluster_to_read(self.kubeconfig, self.context) as config:
+            asker = asking_as(config, self.account)
+            return read_status(config, self.scheduler_namespace, everywhere=False, asker=asker, command="ui")
+
+    def ask(self, namespace: str, name: str) -> RunningPod:
+        """Ask the running scheduler about a pod.
+
+        Raises:
+            CommandError: it does not know the pod, which then says why itself; it does not answer, or answers something
+                else.
+        """
+        schedulers = find_schedulers(
+            self.kubeconfig,
+            self.context,
+            self.scheduler_namespace,
+            self.scheduler_pod,
+            self.scheduler_port,
+            command="ui",
+            account=self.account,
+        )
+        try:
+            return running_pod(schedulers.about_pod(namespace, name))
+        except UnknownPodError as unknown:
+            refuse_unknown(schedulers.config, "ui", namespace, name, unknown.schedulers)
+
+
 PREFIX: Final = "/at/{moment}"
 """Of the routes."""
 _PARAMETER: Final = "at"
@@ -100,71 +169,3 @@ def _number(text: str, last: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 5 and int(text) <= last):
         raise BadQuery(f"{_PARAMETER}: a moment of the recording, a number from 0 to {last}")
     return int(text)
-
-
-@dataclass(frozen=True, slots=True)
-class LiveCluster:
-    """How to reach a cluster and its scheduler.
-
-    Attributes:
-        kubeconfig, context: as for kubectl. A login program runs again for each snapshot and each question.
-        origin: of the nodes' load; None: without it.
-        scheduler_namespace: where the scheduler runs; None: in the operator's namespace.
-        scheduler_pod: the one to ask; None: those that lead.
-        scheduler_port: its secure port.
-        account: the ServiceAccount as which it is asked; each question takes a new token for it. None: as the
-            kubeconfig's user.
-    """
-
-    kubeconfig: Path | None
-    context: str | None
-    origin: LoadOrigin | None
-    scheduler_namespace: str | None
-    scheduler_pod: str | None
-    scheduler_port: int
-    account: str | None
-
-    def read(self, request: SceneRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS) -> Scene:
-        """Take a snapshot and decide on it; the file that it is written to exists no longer than that takes.
-
-        Raises:
-            CommandError: the cluster or the source of the load does not answer, or a file cannot be used.
-            typer.Exit: a configuration is not valid; its mistakes are on stderr.
-        """
-        with tempfile.TemporaryDirectory(prefix="secondary-scheduler-ui-") as directory:
-            file = Path(directory) / "cluster.json"
-            with cluster_to_read(self.kubeconfig, self.context) as config:
-                take_snapshot(config, None, file, as_yaml=False, say=say)
-                live = replace(request, files=[str(file)], now=time.time())
-                return read_scene(live, say, limits, title=self.context or config.server, origin=self.origin)
-
-    def status(self) -> dict[str, Any]:
-        """Return how the schedulers are: the document of `status`, of the scheduler's namespace where one is named.
-
-        Raises:
-            CommandError: the API server does not answer.
-        """
-        with cluster_to_read(self.kubeconfig, self.context) as config:
-            asker = asking_as(config, self.account)
-            return read_status(config, self.scheduler_namespace, everywhere=False, asker=asker, command="ui")
-
-    def ask(self, namespace: str, name: str) -> RunningPod:
-        """Ask the running scheduler about a pod.
-
-        Raises:
-            CommandError: it does not know the pod, which then says why itself; it does not answer, or answers something
-                else.
-        """
-        schedulers = find_schedulers(
-            self.kubeconfig,
-            self.context,
-            self.scheduler_namespace,
-            self.scheduler_pod,
-            self.scheduler_port,
-            command="ui",
-            account=self.account,
-        )
-        try:
-            return running_pod(schedulers.about_pod(namespace, name))
-        except UnknownPodError as unknown:
-            refuse_unknown(schedulers.config, "ui", namespace, name, unknown.schedulers)
