@@ -1,5 +1,6 @@
 """Writes what is derived from the models of the settings: the JSON Schemas that editors check stack files and
-configurations with, the keys that Pulumi.yaml declares, the components' Args, and the component package's inputs.
+configurations with, the keys that Pulumi.yaml declares, the components' Args, the component package's inputs, and this
+project's fields in the CRD of SecondaryScheduler.
 
 An editor sees types, names and ranges; what the validators say beyond that, `secondary-scheduler validate` reports.
 
@@ -23,20 +24,31 @@ from typing import Any, get_args, get_origin
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # stacks is not installed
 
+import yaml  # noqa: E402
 from pydantic import BaseModel  # noqa: E402
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 from components.settings import PluginChoice  # noqa: E402
 from scheduler.catalog import ArgsModel, descriptors, out_of_tree_descriptors  # noqa: E402
-from scheduler.config import API_VERSION, KIND, KubeSchedulerConfiguration, OptionalObjects, SchedulerSettings  # noqa: E402
+from scheduler.config import (  # noqa: E402
+    API_VERSION,
+    KIND,
+    KubeSchedulerConfiguration,
+    OptionalObjects,
+    RebalancerSpec,
+    SchedulerSettings,
+    SpecExtensions,
+)
 from stacks.settings import StackSettings  # noqa: E402
 
 DIRECTORY = ROOT / "docs" / "schemas"
 PROJECT = ROOT / "Pulumi.yaml"
 ARGS, PACKAGED = ROOT / "components" / "settings_args.py", ROOT / "components" / "packaged.py"
 PACKAGE = ROOT / "components" / "package" / "schema.json"
-_BEGIN, _END = "    # begin: make schemas", "    # end: make schemas"
+CRD = ROOT / "components" / "crds" / "operator.openshift.io_secondaryschedulers.yaml"
+_BEGIN, _END = "# begin: make schemas\n", "# end: make schemas\n"
+_EXTENSION = "Extension: "
 STACK, CONFIGURATION = "stack.schema.json", "kubeschedulerconfiguration.schema.json"
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 _PREFIX = "secondary-scheduler:"
@@ -97,6 +109,7 @@ def derived() -> Iterator[tuple[Path, str]]:
     yield ARGS, _args_module()
     yield PACKAGED, _packaged(PACKAGED.read_text())
     yield PACKAGE, _json(_package_schema(json.loads(PACKAGE.read_text())))
+    yield CRD, _crd(CRD.read_text())
 
 
 def _json(schema: Mapping[str, Any]) -> str:
@@ -143,12 +156,10 @@ def _args_module() -> str:
 
 def _packaged(text: str) -> str:
     """The module of the package's inputs, with those that are settings: what the analyzer can read."""
-    before, *rest = text.split(f"{_BEGIN}\n")
-    parts = [before]
-    models: tuple[type[BaseModel], ...] = (OptionalObjects, SchedulerSettings)
-    for model, part in zip(models, rest, strict=True):
+    parts = []
+    for model in (OptionalObjects, SchedulerSettings):
         descriptions = _documentation(model)[1]
-        lines = [_BEGIN]
+        lines = []
         for name, field in model.model_fields.items():
             described = _sentence(descriptions[name])
             default = field.get_default()
@@ -157,8 +168,62 @@ def _packaged(text: str) -> str:
             key = "protect_objects" if name == "protect" else name  # which is an option of every resource
             lines.append(f"    {key}: {_python_type(field.annotation, 'list', 'dict')} | None")
             lines.append(f'    """{described}"""')  # in one line, because the schema keeps the breaks
-        parts.append("\n".join([*lines, part[part.index(_END) :]]))
-    return "".join(parts)
+        parts.append("".join(f"{line}\n" for line in lines))
+    return _between_marks(text, *parts)
+
+
+def _between_marks(text: str, *parts: str) -> str:
+    """The text with these parts, each after its line that says where such a part begins."""
+    before, *rest = text.split(_BEGIN)
+    for part, between in zip(parts, rest, strict=True):
+        indent = between[: between.index(_END)].rpartition("\n")[2]
+        before += f"{_BEGIN}{part}{indent}{between[between.index(_END) :]}"
+    return before
+
+
+def _crd(text: str) -> str:
+    """The CRD with this project's fields after upstream's, which it has as they are."""
+    models = [(SpecExtensions, "validation"), (RebalancerSpec, "validation")]
+    _, schema = models_json_schema(models, by_alias=True, schema_generator=_Generator)  # type: ignore[arg-type]
+    definitions = schema["$defs"]
+    described = _documentation(SpecExtensions)[1]
+    properties = _structural(definitions[SpecExtensions.__name__], definitions)["properties"]
+    for name, field in SpecExtensions.model_fields.items():
+        key = str(field.alias)
+        properties[key] = {**properties[key], "description": f"{_EXTENSION}{described[name]}"}
+    written = yaml.dump(properties, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=100)
+    return _between_marks(text, textwrap.indent(written, " " * 16))
+
+
+class _Plain(yaml.SafeDumper):
+    """Without anchors: every field in full, as `kubectl get crd` shows it."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _structural(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema as a CRD has it: without references, and with the defaults only that the API server is to store."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return _structural({**definitions[name], **{key: schema[key] for key in schema if key != "$ref"}}, definitions)
+    match schema.get("anyOf"):
+        case [present, {"type": "null"}]:
+            return _structural({**present, **{key: schema[key] for key in schema if key != "anyOf"}}, definitions)
+    content = {key: schema[key] for key in schema if key not in ("description", "title")}
+    if description := schema.get("description"):
+        content = {"description": description[0].upper() + description[1:], **content}
+    if not content.pop("x-stored-default", False):
+        content.pop("default", None)
+    if content.get("type") == "integer" and "maximum" not in content:
+        content = {"type": "integer", "format": "int32", **content}
+    if "properties" in content:
+        content.pop("additionalProperties", None)  # what a CRD does not name, it prunes
+        content["properties"] = {key: _structural(each, definitions) for key, each in content["properties"].items()}
+    for key in ("items", "additionalProperties"):
+        if key in content:
+            content[key] = _structural(content[key], definitions)
+    return content
 
 
 def _python_type(annotation: Any, sequence: str, mapping: str) -> str:

@@ -111,6 +111,7 @@ if TYPE_CHECKING:
     from scheduler.config.spec import (
         InvalidSpecError as InvalidSpecError,
         SecondarySchedulerSpec as SecondarySchedulerSpec,
+        SpecExtensions as SpecExtensions,
         parse_spec as parse_spec,
     )
 
@@ -143,6 +144,7 @@ if not TYPE_CHECKING:
             "SettingsModel": "settings",
             "InvalidSpecError": "spec",
             "SecondarySchedulerSpec": "spec",
+            "SpecExtensions": "spec",
             "parse_spec": "spec",
         },
     )

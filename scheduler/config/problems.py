@@ -123,7 +123,9 @@ def message_of(detail: ErrorDetails) -> str:
         return f"should be {_EXPECTED[kind]}, not {describe_value(value)}"
     if kind in _LIMITS:
         words, limit = _LIMITS[kind]
-        return f"must be {words} {context[limit]}, not {describe_value(value)}"
+        number = context[limit]
+        whole = int(number) if isinstance(number, float) and number.is_integer() else number
+        return f"must be {words} {whole}, not {describe_value(value)}"
     if kind in ("string_too_short", "too_short"):
         return "must not be empty" if context.get("min_length") == 1 else f"needs at least {context['min_length']}"
     if kind == "string_too_long":

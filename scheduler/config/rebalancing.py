@@ -6,9 +6,9 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, WithJsonSchema
 
 from scheduler.catalog import Loc, StrictModel
 from scheduler.config.load import Configuration
@@ -25,11 +25,18 @@ class RebalanceSettingsError(ValueError):
     """Settings that cannot be used: one problem per line, each with its field."""
 
 
+Percentage = Annotated[float, Field(ge=0, le=100)]
+Count = Annotated[int, Field(ge=0)]
+Number = Annotated[int, Field(ge=1)]
+Seconds = Annotated[int, Field(ge=0)]
+ChosenNamespace = Annotated[str, Field(min_length=1, max_length=63)]
+
+
 class Percentages(StrictModel):
     """Per cent of a node's capacity by resource; a resource that is left out of both thresholds is not judged."""
 
-    cpu: float | None = None
-    memory: float | None = None
+    cpu: Percentage | None = None
+    memory: Percentage | None = None
 
     def of(self, resource: str) -> float | None:
         """Return the value of one of `REBALANCED_RESOURCES`."""
@@ -40,10 +47,21 @@ class EvictionLimits(StrictModel):
     """Moves per interval: in all, from or to a node, of a namespace, of a workload (a number, or per cent of its
     replicas, rounded up)."""
 
-    total: int = 5
-    node: int = 2
-    namespace: int | None = None
-    workload: int | str = "10%"
+    total: Count = 5
+    node: Count = 2
+    namespace: Count | None = None
+    workload: Annotated[
+        int | str,
+        WithJsonSchema(
+            {
+                "description": "A number of pods, or a share of the replicas such as 10%, rounded up.",
+                "x-kubernetes-int-or-string": True,
+                "anyOf": [{"type": "integer"}, {"type": "string"}],
+                "pattern": "^(100|[0-9]{1,2})%$",
+                "minimum": 0,
+            }
+        ),
+    ] = "10%"
 
     def of_workload(self, replicas: int) -> int:
         """Return how many pods of a workload may be moved."""
@@ -57,23 +75,34 @@ class EvictionLimits(StrictModel):
 class NamespaceChoice(StrictModel):
     """Whose pods may be moved; all, without `include`."""
 
-    include: tuple[str, ...] = Field(default=(), strict=False)
-    exclude: tuple[str, ...] = Field(default=(), strict=False)
+    include: tuple[ChosenNamespace, ...] = Field(default=(), strict=False, max_length=512)
+    exclude: tuple[ChosenNamespace, ...] = Field(default=(), strict=False, max_length=512)
 
 
 class SelectorRequirement(StrictModel):
     """One of a selector's expressions."""
 
-    key: str
-    operator: str
-    values: tuple[str, ...] = Field(default=(), strict=False)
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "self.operator in ['In', 'NotIn'] == (has(self.values) && size(self.values) > 0)",
+                    "message": "values belong to In and NotIn, which need at least one",
+                }
+            ]
+        }
+    )
+
+    key: str = Field(min_length=1, max_length=317)
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: tuple[Annotated[str, Field(max_length=63)], ...] = Field(default=(), strict=False, max_length=64)
 
 
 class PodSelector(StrictModel):
     """A label selector, as Kubernetes has it; without anything it selects all pods."""
 
     match_labels: Mapping[str, str] = {}
-    match_expressions: tuple[SelectorRequirement, ...] = Field(default=(), strict=False)
+    match_expressions: tuple[SelectorRequirement, ...] = Field(default=(), strict=False, max_length=32)
 
     def compiled(self) -> Selector:
         """Return what matches labels.
@@ -85,33 +114,44 @@ class PodSelector(StrictModel):
 
 
 class RebalanceSettings(StrictModel):
-    """All settings. Seconds, per cent, and points of a total score.
+    """All settings.
 
     Attributes:
-        thresholds: a node below all of them has room.
-        target_thresholds: a node above any of them is overloaded; no node is filled above them.
-        use_deviation_thresholds: both are points below and above the mean of the nodes.
-        consecutive_abnormalities: rounds in a row in which a node must be overloaded.
-        minimum_gain: points by which the other node must be better; None: a tenth of what is attainable.
-        cooldown_seconds: in which a workload is left alone after a move; doubled each time that a move did not land
-            where it was to, up to `max_cooldown_seconds`, as far as `history_window_seconds` back.
-        min_pod_age_seconds: a younger pod is not in the averages yet.
-        min_replicas: a workload with fewer is left alone.
+        interval_seconds: time between rounds, for which the limits are; 300 if absent.
+        thresholds: per cent of the capacity; a node below all of them has room. cpu 50, memory 60 if absent.
+        target_thresholds: per cent of the capacity; a node above any of them is overloaded, and none is filled above
+            them. cpu 80, memory 90 if absent.
+        use_deviation_thresholds: both thresholds are points below and above the mean of all nodes.
+        consecutive_abnormalities: rounds in a row in which a node must be overloaded; 3 if absent.
+        minimum_gain: points of the total score by which the other node must be better; a tenth of what is attainable if
+            absent.
+        eviction_limits: moves per interval; total 5, node 2, workload 10% if absent, and no limit per namespace.
+        cooldown_seconds: how long a workload is left alone after a move; 900 if absent. It is doubled each time that a
+            move did not land where it was to.
+        max_cooldown_seconds: how long repeated misses make it at most; 21600 if absent.
+        history_window_seconds: how far back misses count; 172800 if absent.
+        min_pod_age_seconds: a younger pod is left alone, as it is not in the averages yet; 900 if absent.
+        min_replicas: a workload with fewer ready pods is left alone; 2 if absent.
         priority_threshold: pods of this priority or above are left alone.
+        namespaces: whose pods may be moved; all without include.
+        pod_selector: a label selector of the pods that may be moved; all if absent.
+        evict_local_storage: move pods with emptyDir or hostPath.
+        evict_jobs: move pods of Jobs.
+        evict_pods_without_pdb: move pods that no PodDisruptionBudget covers. True if absent.
     """
 
-    interval_seconds: int = 300
+    interval_seconds: int = Field(300, ge=10)
     thresholds: Percentages = Percentages(cpu=50.0, memory=60.0)
     target_thresholds: Percentages = Percentages(cpu=80.0, memory=90.0)
     use_deviation_thresholds: bool = False
-    consecutive_abnormalities: int = 3
-    minimum_gain: int | None = None
+    consecutive_abnormalities: Number = 3
+    minimum_gain: Number | None = None
     eviction_limits: EvictionLimits = EvictionLimits()
-    cooldown_seconds: int = 900
-    max_cooldown_seconds: int = 21_600
-    history_window_seconds: int = 172_800
-    min_pod_age_seconds: int = 900
-    min_replicas: int = 2
+    cooldown_seconds: Seconds = 900
+    max_cooldown_seconds: Seconds = 21_600
+    history_window_seconds: Seconds = 172_800
+    min_pod_age_seconds: Seconds = 900
+    min_replicas: Number = 2
     priority_threshold: int | None = None
     namespaces: NamespaceChoice = NamespaceChoice()
     pod_selector: PodSelector = PodSelector()
@@ -120,19 +160,11 @@ class RebalanceSettings(StrictModel):
     evict_pods_without_pdb: bool = Field(default=True, alias="evictPodsWithoutPDB")
 
     def check(self) -> Iterator[tuple[Loc, str]]:
-        """Numbers in their ranges, and thresholds that belong together."""
+        """Thresholds and times that belong together, the share of a workload and the selector."""
         yield from self._thresholds()
-        for field, least in _LEAST.items():
-            value = getattr(self, field)
-            if value is not None and value < least:
-                yield (RebalanceSettings.model_fields[field].alias or field,), f"must be at least {least}"
         if self.max_cooldown_seconds < self.cooldown_seconds:
             yield ("maxCooldownSeconds",), f"must be at least cooldownSeconds ({self.cooldown_seconds})"
-        limits = self.eviction_limits
-        for name, limit in (("total", limits.total), ("node", limits.node), ("namespace", limits.namespace)):
-            if limit is not None and limit < 0:
-                yield ("evictionLimits", name), "must not be negative"
-        share = limits.workload
+        share = self.eviction_limits.workload
         valid = share >= 0 if isinstance(share, int) else _is_share(share)
         if not valid:
             yield ("evictionLimits", "workload"), f'{share!r} is neither a number of pods nor a share such as "10%"'
@@ -150,9 +182,6 @@ class RebalanceSettings(StrictModel):
         judged = 0
         for resource in REBALANCED_RESOURCES:
             low, high = self.thresholds.of(resource), self.target_thresholds.of(resource)
-            for field, value in (("thresholds", low), ("targetThresholds", high)):
-                if value is not None and not 0.0 <= value <= 100.0:
-                    yield (field, resource), "must be between 0 and 100"
             if (low is None) != (high is None):
                 yield ("thresholds", resource), "must be in thresholds and in targetThresholds, or in neither"
             elif low is not None and high is not None:
@@ -163,16 +192,58 @@ class RebalanceSettings(StrictModel):
             yield ("thresholds",), "names neither cpu nor memory"
 
 
+def _belonging_together() -> Iterator[dict[str, str]]:
+    """`RebalanceSettings.check` as rules of the CRD."""
+    fields = RebalanceSettings.model_fields
+    longest, cooldown = fields["max_cooldown_seconds"].default, fields["cooldown_seconds"].default
+    yield {
+        "rule": f"(has(self.maxCooldownSeconds) ? self.maxCooldownSeconds : {longest}) >= "
+        f"(has(self.cooldownSeconds) ? self.cooldownSeconds : {cooldown})",
+        "message": f"maxCooldownSeconds ({longest} if absent) must be at least cooldownSeconds ({cooldown} if absent)",
+    }
+    yield {
+        "rule": "!has(self.useDeviationThresholds) || !self.useDeviationThresholds || "
+        "(has(self.thresholds) && has(self.targetThresholds))",
+        "message": "useDeviationThresholds needs thresholds and targetThresholds, in points from the mean: their "
+        "defaults are loads",
+    }
+    for name in REBALANCED_RESOURCES:
+        yield {
+            "rule": f"(!has(self.thresholds) || has(self.thresholds.{name})) == "
+            f"(!has(self.targetThresholds) || has(self.targetThresholds.{name}))",
+            "message": f"{name} must be in thresholds and in targetThresholds, or in neither",
+        }
+    judged = (f"has(self.thresholds.{name})" for name in REBALANCED_RESOURCES)
+    yield {
+        "rule": f"!has(self.thresholds) || {' || '.join(judged)}",
+        "message": f"thresholds names neither {' nor '.join(REBALANCED_RESOURCES)}",
+    }
+    for name in REBALANCED_RESOURCES:
+        low, high = fields["thresholds"].default.of(name), fields["target_thresholds"].default.of(name)
+        yield {
+            "rule": "(has(self.useDeviationThresholds) && self.useDeviationThresholds) || "
+            f"(has(self.thresholds) && !has(self.thresholds.{name})) || "
+            f"(has(self.targetThresholds) && !has(self.targetThresholds.{name})) || "
+            f"(has(self.thresholds) ? self.thresholds.{name} : {low}) <= "
+            f"(has(self.targetThresholds) ? self.targetThresholds.{name} : {high})",
+            "message": f"thresholds.{name} ({low:g} if absent) must not be above "
+            f"targetThresholds.{name} ({high:g} if absent)",
+        }
+
+
 class RebalancerSpec(RebalanceSettings):
     """`spec.rebalance` of a SecondaryScheduler: what becomes of plans, beside what may be moved.
 
     Attributes:
-        mode: Off: no rebalancer runs. Predictive: it evicts with dryRun, so that nothing changes. Automatic: it evicts.
-        image: this project's image; "" for the scheduler's.
+        mode: Off: no rebalancer runs. Predictive: evictions are asked for with dryRun, so that nothing changes.
+            Automatic: pods are evicted.
+        image: this project's image, which has /bin/rebalancer. The scheduler's if absent.
     """
 
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": [*_belonging_together()]})
+
     mode: Literal["Off", "Predictive", "Automatic"]
-    image: str = ""
+    image: str = Field("", max_length=1024)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -200,17 +271,6 @@ def rebalancer_obstacles(configuration: Configuration) -> Iterator[str]:
         yield "needs a plugin that reads the nodes' load, such as TargetLoadPacking: enable one, or set mode to Off"
     elif len(sources) > 1:
         yield f"needs one load source for all profiles, and they read {len(sources)}"
-
-
-_LEAST = {
-    "interval_seconds": 10,
-    "consecutive_abnormalities": 1,
-    "minimum_gain": 1,
-    "cooldown_seconds": 0,
-    "history_window_seconds": 0,
-    "min_pod_age_seconds": 0,
-    "min_replicas": 1,
-}
 
 
 def read_rebalance_settings(content: Any) -> RebalanceSettings:
