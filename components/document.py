@@ -14,7 +14,6 @@ from scheduler.config import (
     ExtraPlugin,
     Flavour,
     UnknownFlavourError,
-    bound_rules,
     check_size,
     custom_flavour,
     flavour_of,
@@ -68,7 +67,8 @@ def load_document(
     except (UnknownFlavourError, ValueError) as error:
         raise pulumi.RunError(f"{source}: {error}") from None
 
-    def load(rules: CredentialRules | None) -> Configuration:
+    try:
+        check_size(content, source)
         return load_configuration(
             content,
             source=source,
@@ -76,17 +76,11 @@ def load_document(
             allow_token_in_config_map=allow_token_in_config_map,
             allow_default_scheduler_name=allow_default_scheduler_name,
             into_cluster=True,
-            credential_rules=rules,
+            credential_rules=credential_rules,
+            binding=True,
         )
-
-    try:
-        check_size(content, source)
-        configuration = load(None)
-        if credential_rules is not None:
-            configuration = load(bound_rules(configuration, credential_rules))
     except ConfigurationError as error:
         raise pulumi.RunError("\n".join(map(str, error.problems))) from None
-    return configuration
 
 
 def _flavour(image: str, named: str, custom_plugins: Sequence[CustomPlugin]) -> Flavour:

@@ -10,7 +10,6 @@ import pulumi_kubernetes as k8s
 
 from scheduler import operand
 from scheduler.catalog import page_name, page_namespace_rules, page_rules
-from scheduler.config import bound_rules
 
 from ._inputs import joined
 from .kube_object import (
@@ -187,7 +186,7 @@ class Page(pulumi.ComponentResource):
             f"--probes=$(POD_IP):{_PROBES_PORT}",
             *(joined("--host=", host) for host in (*args.plan.hosts, *own)),
             *(files if args.plan.tls_secret else ()),
-            *bound_rules(args.configuration, args.access.rules).arguments(),
+            *args.configuration.bound_rules(args.access.rules).arguments(),
         ]
 
     def _mounts(self) -> list[dict[str, Any]]:

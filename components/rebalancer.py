@@ -10,7 +10,6 @@ import pulumi_kubernetes as k8s
 
 from scheduler import operand
 from scheduler.catalog import rebalancer_name, rebalancer_rules
-from scheduler.config import bound_rules
 
 from ._inputs import joined
 from .kube_object import (
@@ -186,7 +185,7 @@ class Rebalancer(pulumi.ComponentResource):
                 service_account=account,
                 openshift=args.openshift,
                 labels=self._labels,
-                rules=bound_rules(args.configuration, args.access.rules),
+                rules=args.configuration.bound_rules(args.access.rules),
                 metric_secret=args.credentials.secret_name if args.credentials else None,
                 metric_audience=args.access.audience,
             )

@@ -10,7 +10,6 @@ import pulumi
 
 from scheduler import operand
 from scheduler.catalog import INSTANCE_NAME, STATUS_KINDS, operand_name, rebalancer_name
-from scheduler.config import bound_rules
 
 from ._inputs import known_image
 from .crd import PluginCrds, PluginCrdsArgs
@@ -385,7 +384,7 @@ class SchedulerInstallation(pulumi.ComponentResource):
             args.flavour,
             list(self._configuration.scheduler_names),
             credentials.reference if credentials else None,
-            bound_rules(self._configuration, access.rules),
+            self._configuration.bound_rules(access.rules),
             access.audience,
             resources=args.resources,
             env=args.env,

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from scheduler.config import (
     OURS,
     Configuration,
     ConfigurationError,
-    configuration_hash,
     differences,
     flavour_of,
     load_configuration,
@@ -41,36 +41,44 @@ _CONFIGURATION_KEY = "config.yaml"
 _KIND = "kind: KubeSchedulerConfiguration"
 
 
-def log_changes(state: Mapping[str, Any], new: Configuration) -> None:
+@dataclass(frozen=True)
+class Applied:
+    """The configuration that a stack applied last.
+
+    Attributes:
+        found: whether the stack's state holds one.
+        configuration: as loaded; None if there is none, or it cannot be read.
+    """
+
+    found: bool = False
+    configuration: Configuration | None = None
+
+
+def applied(state: Mapping[str, Any], new: Configuration) -> Applied:
+    """Return what a stack's state holds.
+
+    Args:
+        state: outputs of every resource, by URN, as the engine hands them over.
+        new: what the stack is about to apply, whose image is tried, too.
+    """
+    text = next(iter(_configurations(state)), None)
+    return Applied() if text is None else Applied(True, _load(text, _images(state), new))
+
+
+def log_changes(old: Applied, new: Configuration) -> None:
     """Log what changes in the scheduler's profiles; log nothing if there is no change or no previous configuration."""
-    lines = changes(state, new)
+    lines = changes(old, new)
     if lines:
         pulumi.log.info("\n".join(["the scheduler's behaviour changes:", *(f"  {line}" for line in lines)]))
 
 
-def previous(state: Mapping[str, Any], new: Configuration) -> Configuration | None:
-    """Return the configuration that a stack's state holds; None if it holds none, or one that cannot be read."""
-    text = next(iter(_configurations(state)), None)
-    return None if text is None else _load(text, _images(state), new)
-
-
-def changes(state: Mapping[str, Any], new: Configuration) -> list[str]:
-    """Return one line per change against a stack's state; empty if nothing changes.
-
-    Args:
-        state: outputs of every resource, by URN, as the engine hands them over.
-        new: what the stack is about to apply.
-    """
-    text = next(iter(_configurations(state)), None)
-    if text is None:
+def changes(old: Applied, new: Configuration) -> list[str]:
+    """Return one line per change; empty if nothing changes."""
+    if not old.found:
         return []
-    try:
-        if configuration_hash(text) == new.hash:
-            return []
-    except ConfigurationError:
+    if old.configuration is None:
         return ["the previously applied configuration cannot be read"]
-    old = _load(text, _images(state), new)
-    return differences(old, new) if old is not None else ["the previously applied configuration cannot be read"]
+    return [] if old.configuration.hash == new.hash else differences(old.configuration, new)
 
 
 def own_state() -> Mapping[str, Any]:

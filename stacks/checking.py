@@ -35,13 +35,12 @@ from components.settings import (
     shown_value,
     unset_variable,
 )
-from scheduler.catalog import CredentialRules, Loc
+from scheduler.catalog import Loc
 from scheduler.config import (
     Configuration,
     ConfigurationError,
     Flavour,
     Problem,
-    bound_rules,
     find_configuration,
     render,
 )
@@ -208,17 +207,15 @@ def configuration_from_file(
         message = f'cannot read "{shown}": {reason}; give a file relative to the folder of the stack file'
         return None, [*problems, Problem((_KEY,), message)]
 
-    def load(bound: CredentialRules | None) -> Configuration:
-        return find_configuration(text, shown).load(
+    try:
+        configuration = find_configuration(text, shown).load(
             flavour=flavour,
             allow_default_scheduler_name=settings.allow_default_scheduler_name,
             into_cluster=True,
-            credential_rules=bound,
+            credential_rules=credentials.rules,
+            binding=True,
             cluster_minor=cluster_minor,
         )
-
-    try:
-        configuration = load(bound_rules(load(None), credentials.rules))
     except ConfigurationError as error:
         return None, [*problems, *(_from_file(problem) for problem in error.problems)]
     problems += _secrets_in_args(configuration.data, shown)

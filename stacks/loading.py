@@ -13,7 +13,7 @@ import pulumi.runtime.config as runtime_config
 
 from components.settings import CheckedConfiguration, MetricCredentialValues
 from scheduler.config import ConfigurationError, Problem
-from stacks.applied import log_changes, log_plan, own_state, previous
+from stacks.applied import applied, log_changes, log_plan, own_state
 from stacks.checking import check
 from stacks.clusteraccess import Late, NotAsked
 from stacks.clustercheck import ask, judge, shared_objects
@@ -85,9 +85,10 @@ def load_stack() -> Stack:
             raise pulumi.RunError("\n".join(errors))
         for warning in located:
             pulumi.log.warn(str(warning))
-    log_changes(state, profile.configuration)
+    old = applied(state, profile.configuration)
+    log_changes(old, profile.configuration)
     if settings.plan is not None and pulumi.runtime.is_dry_run():
-        log_plan(settings.plan, file.parent, previous(state, profile.configuration), profile.configuration)
+        log_plan(settings.plan, file.parent, old.configuration, profile.configuration)
     return stack
 
 

@@ -12,7 +12,6 @@ from scheduler.config import (
     ConfigurationError,
     Flavour,
     Problem,
-    bound_rules,
     image_flavour,
     load_configuration,
     render,
@@ -109,13 +108,12 @@ def managed_load_watcher(
     )  # fmt: skip
     data = generate([reader], OURS, {})
 
-    def load(rules: CredentialRules | None) -> Configuration:
-        return load_configuration(data, source=_SOURCE, flavour=OURS, credential_rules=rules)
-
     try:
-        rules = bound_rules(load(None), credentials.rules)
-        configuration = load(rules)
+        configuration = load_configuration(
+            data, source=_SOURCE, flavour=OURS, credential_rules=credentials.rules, binding=True
+        )
     except ConfigurationError as error:
         places = SettingsLocations(data, [reader], {})
         return None, [places.in_settings(problem) for problem in error.problems]
+    rules = configuration.bound_rules(credentials.rules)
     return ManagedLoadWatcher(provider.load_watcher.image, render(data), configuration, rules), []

@@ -22,7 +22,6 @@ from scheduler.config import (
     Flavour,
     Problem,
     SchedulerSettings,
-    bound_rules,
     check_size,
     default_configuration,
     disables_nothing,
@@ -136,18 +135,9 @@ def build_profile(
             allow_default_scheduler_name=settings.allow_default_scheduler_name,
             into_cluster=True,
             external_load=bool(problems),
+            credential_rules=None if problems else rules,
+            binding=True,
         )
-        if not problems:
-            bound = bound_rules(configuration, rules)
-            configuration = load_configuration(
-                data,
-                source="stack configuration",
-                flavour=flavour,
-                allow_token_in_config_map=True,
-                allow_default_scheduler_name=settings.allow_default_scheduler_name,
-                into_cluster=True,
-                credential_rules=bound,
-            )
     except ConfigurationError as error:
         generated_problems = [places.in_settings(problem) for problem in error.problems]
         # A name that does not exist may occur twice in the configuration; in the settings it occurs once.
@@ -192,7 +182,7 @@ def checked_configuration(
         for name in enabled
         if name in flavour.extra and flavour.extra[name].rules
     }
-    bound = bound_rules(configuration, rules)
+    bound = configuration.bound_rules(rules)
     return CheckedConfiguration(content, configuration, tuple(warnings), tuple(crds), extra, bound)
 
 

@@ -22,7 +22,7 @@ from scheduler.config.compatibility import (
     operator_of_csv as operator_of_csv,
     parse_version as parse_version,
 )
-from scheduler.config.decode import nearest as nearest
+from scheduler.config.decode import field_names as field_names, nearest as nearest
 from scheduler.config.document import (
     Document as Document,
     check_size as check_size,
@@ -65,7 +65,10 @@ from scheduler.config.model import (
 from scheduler.config.problems import (
     ConfigurationError as ConfigurationError,
     Problem as Problem,
-    message_without_value as message_without_value,
+    closest as closest,
+    describe_value as describe_value,
+    is_shown as is_shown,
+    message_of as message_of,
     path_text as path_text,
 )
 from scheduler.config.render import (
@@ -77,7 +80,6 @@ from scheduler.config.render import (
 from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from scheduler.config.bound import bound_rules as bound_rules
     from scheduler.config.complete import completed as completed
     from scheduler.config.difference import (
         changed_plugins as changed_plugins,
@@ -119,7 +121,6 @@ if not TYPE_CHECKING:
     __getattr__ = lazy_attributes(
         __name__,
         {
-            "bound_rules": "bound",
             "completed": "complete",
             "changed_plugins": "difference",
             "differences": "difference",

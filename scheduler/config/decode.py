@@ -3,7 +3,6 @@
 import inspect
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -12,7 +11,7 @@ from pydantic_core import ErrorDetails
 from scheduler.catalog import Loc, descriptors
 from scheduler.config.document import REMOVED, Document
 from scheduler.config.legacy import FIELD_HINTS
-from scheduler.config.problems import Problem, message_of, path_text
+from scheduler.config.problems import Problem, closest, message_of, path_text
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -145,7 +144,7 @@ def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], 
     if detail["type"] == "missing":
         return document.problem(loc, message, hint=f'add "{loc[-1]}"')
     if detail["type"] == "literal_error":
-        message, _, hint = message.rpartition("; ")
+        message, _, hint = message.partition("; ")
         return document.problem(loc, message, hint=hint)
     return document.problem(loc, message)
 
@@ -209,19 +208,6 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     if close := closest(name, names):
         return f'did you mean "{close}"?'
     return f"allowed here: {', '.join(names)}" if 0 < len(names) <= 20 else ""
-
-
-def closest(name: str, allowed: Iterable[str]) -> str:
-    """Return the allowed name that a mistyped one is most like; empty for none."""
-    return _closest(name, tuple(sorted(allowed)))
-
-
-@lru_cache(maxsize=16)
-def _closest(name: str, names: tuple[str, ...]) -> str:
-    import difflib  # here, since few mistype a name
-
-    same = next((candidate for candidate in names if candidate.lower() == name.lower()), "")
-    return same or next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.6)), "")
 
 
 def field_names(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:

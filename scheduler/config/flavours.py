@@ -11,8 +11,9 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from scheduler.catalog import ExtensionPoint, PluginDescriptor, PolicyRule, descriptors, lookup
-from scheduler.config.decode import closest, nearest
+from scheduler.config.decode import nearest
 from scheduler.config.legacy import replacement
+from scheduler.config.problems import closest
 from scheduler.config.releases import VERSIONS, Release, plugin_span
 
 Family = Literal["ours", "scheduler-plugins", "custom"]

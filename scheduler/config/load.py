@@ -1,12 +1,12 @@
 """`load_configuration`: the one way to a valid configuration, for the scheduler, operator, Pulumi program and CLI."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from scheduler.catalog import CredentialRules, ExtensionPoint, KubernetesVersion, Loc, is_subdomain
+from scheduler.catalog import CredentialRules, ExtensionPoint, KubernetesVersion, Loc, credential_of, is_subdomain
 from scheduler.config.args import ArgsReader, kubernetes_of, options_of, with_defaults
 from scheduler.config.beta import convert, is_converted, version_of
 from scheduler.config.checks import check_profiles, check_shadows, check_top_level, shadow_names, warn_of_load_limits
@@ -64,6 +64,13 @@ class Configuration:
         shadows = shadow_names(self.profiles, self.flavour)
         return tuple(profile for profile in self.profiles if profile.scheduler_name not in shadows)
 
+    def bound_rules(self, rules: CredentialRules) -> CredentialRules:
+        """Return the rules with the address that this configuration sends tokens of files to.
+
+        A token of a Secret may go to several addresses, the ServiceAccount's own to the first one only.
+        """
+        return _bound(rules, self.profiles) if self.flavour.is_ours else rules
+
     def profile(self, scheduler_name: str) -> EffectiveProfile:
         """Return the profile of a scheduler name; KeyError when there is none."""
         for profile in self.profiles:
@@ -83,6 +90,7 @@ def load_configuration(
     external_load: bool = False,
     converting: bool = False,
     credential_rules: CredentialRules | None = None,
+    binding: bool = False,
     cluster_minor: int | None = None,
     feature_gates: Mapping[str, bool] = MappingProxyType({}),
 ) -> Configuration:
@@ -102,6 +110,8 @@ def load_configuration(
         converting: the text will be rewritten as v1, so the image need not read its present version.
         credential_rules: refuse credentials for a metric source that these do not let the scheduler send; None where
             only the scheduler itself judges, as it does each time.
+        binding: for who writes the rules by what this configuration says: they permit its own address, as
+            `Configuration.bound_rules` has it.
         cluster_minor: of the cluster's Kubernetes 1.x, which profiles follow that name no version; None where it is
             not known.
         feature_gates: as chosen on the command line; some add default plugins.
@@ -125,7 +135,7 @@ def load_configuration(
     if model is None:
         raise ConfigurationError(_without_consequences(problems, usable))
     problems += check_top_level(document, model, chosen)
-    profiles, all_sets = [], True
+    profiles, readers, all_sets = [], [], True
     ignored = ignored_resources(model)
     for index, profile in enumerate(_named_profiles(model)):
         loc: Loc = ("profiles", index)
@@ -150,13 +160,14 @@ def load_configuration(
         effective = _effective_profile(model, profile, points, given_args, expander.left_out, chosen, kubernetes)
         reader.check_sources(profile, given_args, effective.plugin_args)
         reader.check_needed(profile, effective.plugin_args)
-        if credential_rules is not None:
-            reader.check_credentials(profile, effective.plugin_args, credential_rules, effective.options.load)
-        problems += [*expander.problems, *reader.problems]
+        readers.append((reader, profile, effective))
+        problems += expander.problems
         if chosen.is_ours:
             problems += check_ignored(document, effective.plugin_args, ignored, loc)
             effective = replace(effective, plugin_args=without_ignored(effective.plugin_args, ignored))
         profiles.append(effective)
+    rules = _bound(credential_rules, profiles) if credential_rules and binding and chosen.is_ours else credential_rules
+    problems += _problems_of_args(readers, rules)
     problems += check_profiles(document, profiles, all_sets=all_sets)
     problems += check_shadows(document, profiles, chosen)
     if into_cluster:
@@ -170,6 +181,28 @@ def load_configuration(
     problems += _warn_of_left_out(document, profiles)
     problems += warn_of_load_limits(document, model, profiles, chosen)
     return Configuration(source, data, version, chosen, digest, model, tuple(profiles), tuple(problems), cluster_minor)
+
+
+def _problems_of_args(
+    readers: Iterable[tuple[ArgsReader, KubeSchedulerProfile, EffectiveProfile]], rules: CredentialRules | None
+) -> Iterator[Problem]:
+    for reader, profile, effective in readers:
+        if rules is not None:
+            reader.check_credentials(profile, effective.plugin_args, rules, effective.options.load)
+        yield from reader.problems
+
+
+def _bound(rules: CredentialRules, profiles: Sequence[EffectiveProfile]) -> CredentialRules:
+    credentials = [
+        credential_of(args, profile.options.load)
+        for profile in profiles
+        for plugin in profile.enabled
+        if (args := profile.args(plugin)) is not None
+    ]
+    addresses = list(dict.fromkeys(c.address for c in credentials if c is not None and c.token_file is not None))
+    if not addresses or (len(addresses) > 1 and rules.service_account_token is None):
+        return rules
+    return replace(rules, address=addresses[0])
 
 
 def _without_consequences(problems: list[Problem], usable: Usable) -> list[Problem]:

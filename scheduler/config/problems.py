@@ -1,7 +1,10 @@
 """Problems of configurations and settings, as data and as one line of text; and what pydantic finds, in our words."""
 
+import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -19,7 +22,7 @@ _EXPECTED = {
     "float_type": "a number",
     "float_parsing": "a number",
     "finite_number": "a number",
-    "string_type": "text (put it in quotes)",
+    "string_type": "a string",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "list_type": "a list",
@@ -35,6 +38,12 @@ _LIMITS = {
     "less_than_equal": ("at most", "le"),
 }
 """Of numbers: the words for each, and where pydantic has the number."""
+# A wrong value below these keys may be the secret itself, put into the wrong place.
+_NEVER_SHOWN = re.compile(r"credentials|address|token|password|secret", re.IGNORECASE)
+_LOOKS_SECRET = re.compile(r"eyJ|sha256~|Bearer\s|-----BEGIN|\S+://[^/\s]*:[^/\s]*@", re.IGNORECASE)
+"""A JWT, an OpenShift token, a header, a PEM block or a URL with a password: no message quotes it."""
+_SHOWN = 80
+"""Characters of a value at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,27 +120,32 @@ def messages_of(error: ValidationError) -> Iterator[tuple[Loc, str]]:
 def message_of(detail: ErrorDetails) -> str:
     """Return what is wrong, without the place."""
     loc, kind, context = detail["loc"], detail["type"], detail.get("ctx", {})
-    # A token of the wrong type is still secret.
-    value = "…" if loc and str(loc[-1]).lower() == "token" else detail["input"]
+    value = describe_value(loc, detail["input"])
     if kind == "extra_forbidden":
         return f'{UNKNOWN_FIELD} "{loc[-1]}"'
     if kind == "missing":
         return "is required"
     if kind in ("literal_error", "enum"):
-        return f"{describe_value(value)} is not allowed; allowed values: {context.get('expected', '')}"
+        words = str(context.get("expected", ""))
+        allowed = re.findall(r"'([^']*)'", words)
+        hint = closest(str(detail["input"]), allowed)
+        return f"{value} is not allowed; allowed: {', '.join(allowed) or words}" + (
+            f'; did you mean "{hint}"?' * bool(hint)
+        )
     if kind in _EXPECTED:
-        return f"should be {_EXPECTED[kind]}, not {describe_value(value)}"
+        quotes = "; put it in quotes" if kind == "string_type" and isinstance(detail["input"], int | float) else ""
+        return f"must be {_EXPECTED[kind]}, not {value}{quotes}"
     if kind in _LIMITS:
         words, limit = _LIMITS[kind]
         number = context[limit]
         whole = int(number) if isinstance(number, float) and number.is_integer() else number
-        return f"must be {words} {whole}, not {describe_value(value)}"
+        return f"must be {words} {whole}, not {value}"
     if kind in ("string_too_short", "too_short"):
         return "must not be empty" if context.get("min_length") == 1 else f"needs at least {context['min_length']}"
     if kind == "string_too_long":
-        return f"must have at most {context['max_length']} characters, not {len(str(value))}"
+        return f"must have at most {context['max_length']} characters, not {len(str(detail['input']))}"
     if kind == "string_pattern_mismatch":
-        return f"{describe_value(value)} must match {context['pattern']}"
+        return f"{value} must match {context['pattern']}"
     return message_without_value(detail)
 
 
@@ -143,14 +157,34 @@ def message_without_value(detail: ErrorDetails) -> str:
     return detail["msg"].replace("Input should", "must")
 
 
-def describe_value(value: Any) -> str:
-    """Return a value as text for a message: shortened, and with its kind."""
-    if isinstance(value, str):
-        return f'the text "{value if len(value) <= 40 else value[:37] + "..."}"'
-    if isinstance(value, bool):
-        return str(value).lower()
+def describe_value(loc: Loc, value: Any) -> str:
+    """Return a value as text for a message: shortened, and its kind only where it is structured or may be secret."""
     if isinstance(value, dict):
         return "a map"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return "a list"
-    return "null" if value is None else str(value)[:40]
+    if value is None:
+        return "null"
+    if not is_shown(loc, value):
+        return "a string" if isinstance(value, str) else "a boolean" if isinstance(value, bool) else "a number"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _SHOWN else f'{text[: _SHOWN - 4]}…"'
+
+
+def is_shown(loc: Loc, value: Any) -> bool:
+    """Tell whether a message may quote a value: it is neither structured nor perhaps a secret."""
+    plain = isinstance(value, str | int | float)
+    return plain and not _NEVER_SHOWN.search(path_text(loc)) and not _LOOKS_SECRET.match(str(value))
+
+
+def closest(name: str, allowed: Iterable[str]) -> str:
+    """Return the allowed name that a mistyped one is most like; empty for none."""
+    return _closest(name, tuple(sorted(allowed)))
+
+
+@lru_cache(maxsize=16)
+def _closest(name: str, names: tuple[str, ...]) -> str:
+    import difflib  # here, since few mistype a name
+
+    same = next((candidate for candidate in names if candidate.lower() == name.lower()), "")
+    return same or next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.6)), "")

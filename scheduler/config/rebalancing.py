@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic.config import JsonValue
 
 from scheduler.catalog import Loc, StrictModel
 from scheduler.config.load import Configuration
@@ -192,7 +193,7 @@ class RebalanceSettings(StrictModel):
             yield ("thresholds",), "names neither cpu nor memory"
 
 
-def _belonging_together() -> Iterator[dict[str, str]]:
+def _belonging_together() -> Iterator[JsonValue]:
     """`RebalanceSettings.check` as rules of the CRD."""
     fields = RebalanceSettings.model_fields
     longest, cooldown = fields["max_cooldown_seconds"].default, fields["cooldown_seconds"].default

@@ -229,7 +229,7 @@ def test_several_profiles_share_the_metric_source_and_may_have_their_own(stack: 
         ({"profiles": [{"schedulerName": "A"}]}, "profiles[0].schedulerName", ["lower case"]),
         ({"profiles": [{"schedulerName": "default-scheduler"}]}, "profiles[0].schedulerName", ["allowDefaultSchedulerName"]),
         ({"profiles": [{"schedulerName": "a", "plugin": {}}]}, "profiles[0].plugin", ['did you mean "plugins"?']),
-        ({"profiles": {"schedulerName": "a"}}, "profiles", ["must be a list, not a mapping"]),
+        ({"profiles": {"schedulerName": "a"}}, "profiles", ["must be a list, not a map"]),
         ({"profiles": [{"schedulerName": "a"}], "plugins": LOAD_AWARE, "metricProvider": PROMETHEUS}, "plugins", ["move them there"]),
         ({"profiles": [{"schedulerName": "a"}], "schedulerName": "b"}, "schedulerName", ["each entry of profiles"]),
         ({"profiles": [{"schedulerName": "a", "plugins": LOAD_AWARE}]}, "metricProvider", ["TargetLoadPacking scores by load"]),
@@ -381,7 +381,7 @@ def test_a_custom_image_may_have_plugins_of_its_own_whose_args_are_passed_throug
         ({"extraPlugins": [{**EXTRA, "rbac": {}}], "flavour": "custom"}, "extraPlugins[0].rbac", ["must be a list"]),
         ({"extraPlugins": [{**EXTRA, "crd": []}], "flavour": "custom"}, "extraPlugins[0].crd", ['did you mean "crds"?']),
         ({"extraPlugins": [{**EXTRA, "crds": ["Gpus"]}], "flavour": "custom"}, "extraPlugins[0].crds[0]", ["lower case"]),
-        ({"extraPlugins": "GpuAware"}, "extraPlugins", ["must be a list, not a string"]),
+        ({"extraPlugins": "GpuAware"}, "extraPlugins", ['must be a list, not "GpuAware"']),
         (
             {"schedulerImage": CUSTOM, "plugins": {"score": {"enabled": [{"name": "GpuAware"}]}}},
             "plugins.score.enabled[0].name", ["declare it under extraPlugins"],

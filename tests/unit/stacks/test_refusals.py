@@ -47,13 +47,13 @@ REFUSALS = {
     "image in capitals": ("operatorImage", "Example/Image:1", "operatorImage", ["is not an image"]),
     "image that is a mapping": ("schedulerImage", {"name": "x"}, "schedulerImage", ["is not an image"]),
     "empty identifier": ("cluster.clusterIdentifier", "", "cluster.clusterIdentifier", ["must not be empty"]),
-    "number as identifier": ("cluster.clusterIdentifier", 5, "cluster.clusterIdentifier", ["must be a string", "(5)"]),
+    "number as identifier": ("cluster.clusterIdentifier", 5, "cluster.clusterIdentifier", ["must be a string, not 5; put it in quotes"]),
     "unknown key of the cluster": ("cluster.kubeconfig", "x", "cluster.kubeconfig", ["allowed: clusterIdentifier, con"]),
     "identifier that is too long": (
         "cluster.clusterIdentifier", "x" * 254, "cluster.clusterIdentifier", ["must have at most 253 characters, not 254"],
     ),
     "version of the cluster without quotes": (
-        "cluster.kubernetesVersion", 1.3, "cluster.kubernetesVersion", ["must be a string, not a number (1.3)", "put it in quotes"],
+        "cluster.kubernetesVersion", 1.3, "cluster.kubernetesVersion", ["must be a string, not 1.3", "put it in quotes"],
     ),
     "version of the cluster that is none": (
         "cluster.openshiftVersion", "four", "cluster.openshiftVersion", ['"four" is not a version', 'such as "1.34"'],
@@ -63,7 +63,7 @@ REFUSALS = {
         "cluster.server", "https://api.two.example:6443", "cluster.server", ["points to another cluster than test"],
     ),
     "context that does not exist": ("cluster.context", "two", "cluster.context", ['no context "two"', "it has: one"]),
-    "cluster that is text": ("cluster", "prod", "cluster", ["must be a mapping, not a string"]),
+    "cluster that is text": ("cluster", "prod", "cluster", ['must be a map, not "prod"']),
     "the cluster's own scheduler": (
         "schedulerName", "default-scheduler", "schedulerName", ["the cluster's own", "allowDefaultSchedulerName"],
     ),
@@ -93,7 +93,7 @@ REFUSALS = {
         "alerts", {"runbookUrl": "https://git.example.com/runbooks.md#down"}, "alerts.runbookUrl", ["fragment"],
     ),
     "no replica": ("replicas", "0", "replicas", ["must be at least 1, not 0"]),
-    "replicas that are no number": ("replicas", "many", "replicas", ["must be a whole number"]),
+    "replicas that are no number": ("replicas", "many", "replicas", ["must be an integer"]),
     "time to become ready that is too short": ("readySeconds", "1", "readySeconds", ["must be at least 10, not 1"]),
     "install mode that is none": ("installMode", "helm", "installMode", ["not allowed; allowed: manifests, direct"]),
     "check that is none": (
@@ -103,8 +103,8 @@ REFUSALS = {
         "flavour", "scheduler-plugins@0.99", "flavour", ['"scheduler-plugins@0.99" is not known', "did you mean"],
     ),
     "file elsewhere": ("configurationFile", "/etc/scheduler.yaml", "configurationFile", ["relative to the folder"]),
-    "profiles that are a mapping": ("profiles", {"a": {}}, "profiles", ["must be a list, not a mapping"]),
-    "extra plugins that are text": ("extraPlugins", "Mine", "extraPlugins", ["must be a list, not a string"]),
+    "profiles that are a mapping": ("profiles", {"a": {}}, "profiles", ["must be a list, not a map"]),
+    "extra plugins that are text": ("extraPlugins", "Mine", "extraPlugins", ['must be a list, not "Mine"']),
     "extra plugins of our own image": (
         "extraPlugins", [{"name": "Mine", "points": ["score"]}], "extraPlugins", ["this one is ours", "flavour: custom"],
     ),
@@ -117,8 +117,8 @@ REFUSALS = {
     "unknown key of an instance": (
         "operator", {"instances": [{"nam": "gpu"}]}, "operator.instances[0].nam", ['did you mean "name"?'],
     ),
-    "protect that is neither": ("protect", "yes", "protect", ["must be true or false, not a string"]),
-    "plugins that are a list": ("plugins", ["TargetLoadPacking"], "plugins", ["must be a mapping, not a list"]),
+    "protect that is neither": ("protect", "yes", "protect", ["must be true or false", 'not "yes"']),
+    "plugins that are a list": ("plugins", ["TargetLoadPacking"], "plugins", ["must be a map, not a list"]),
     "extension point that is none": ("plugins.scoring", {}, "plugins.scoring", ["unknown key", 'did you mean "score"?']),
     "plugin at a point it does not extend": (
         "plugins.filter", {"enabled": [{"name": "PrioritySort"}]}, "plugins.filter.enabled[0].name", ["it extends queueSort"],
@@ -147,14 +147,14 @@ REFUSALS = {
         "scrapeNamespaces", ["monitoring", "Not_A_Name"], "scrapeNamespaces[1]", ["is not the name of a namespace", "lower case"],
     ),
     "namespace with a dot": ("scrapeNamespaces", ["a.b"], "scrapeNamespaces[0]", ["is not the name of a namespace"]),
-    "namespace that is a number": ("scrapeNamespaces", [5], "scrapeNamespaces[0]", ["must be a string, not a number (5)"]),
+    "namespace that is a number": ("scrapeNamespaces", [5], "scrapeNamespaces[0]", ["must be a string, not 5"]),
     "too many namespaces": (
         "scrapeNamespaces", [f"n{number}" for number in range(33)], "scrapeNamespaces", ["must have at most 32 items, not 33"],
     ),
     "compatibility that is none": ("compatibility", "strict", "compatibility", ["allowed: safe, upstream"]),
     "CRDs that are neither": ("installPluginCrds", "maybe", "installPluginCrds", ["must be true or false"]),
     "enabled that is a mapping": (
-        "plugins.score.enabled", {"name": "x"}, "plugins.score.enabled", ["must be a list, not a mapping"],
+        "plugins.score.enabled", {"name": "x"}, "plugins.score.enabled", ["must be a list, not a map"],
     ),
     "token beside the address": (
         "metricProvider.token", TOKEN, "metricProvider.token",
@@ -168,7 +168,7 @@ REFUSALS = {
     ),
     "token for an image that reads none": ("schedulerImage", GO_IMAGE, CREDENTIALS, ["choose one of two", "metricProvider.loadWatcher: {image: ", "allowTokenInConfigMap: true"]),
     "load-watcher for our image": (WATCHER, {"image": OUR_IMAGE}, WATCHER, ["is not needed", "remove it"]),
-    "load-watcher that is no mapping": (WATCHER, True, WATCHER, ["must be a mapping"]),
+    "load-watcher that is no mapping": (WATCHER, True, WATCHER, ["must be a map"]),
     "plugin that does not exist": (
         f"{PLUGIN}.name", "TargetLoadPackin", f"{PLUGIN}.name", ['"TargetLoadPackin"', "TargetLoadPacking"],
     ),
@@ -179,9 +179,9 @@ REFUSALS = {
     ),
     "weight of zero": (f"{PLUGIN}.weight", 0, f"{PLUGIN}.weight", ["must be at least 1, not 0"]),
     "weight over a hundred": (f"{PLUGIN}.weight", 101, f"{PLUGIN}.weight", ["must be at most 100, not 101"]),
-    "weight in quotes": (f"{PLUGIN}.weight", "5", f"{PLUGIN}.weight", ["must be a whole number, not a string", '"5"']),
-    "weight with a fraction": (f"{PLUGIN}.weight", 1.5, f"{PLUGIN}.weight", ["must be a whole number", "1.5"]),
-    "weight that is a boolean": (f"{PLUGIN}.weight", True, f"{PLUGIN}.weight", ["must be a whole number, not a boolean"]),
+    "weight in quotes": (f"{PLUGIN}.weight", "5", f"{PLUGIN}.weight", ['must be an integer, not "5"']),
+    "weight with a fraction": (f"{PLUGIN}.weight", 1.5, f"{PLUGIN}.weight", ["must be an integer, not 1.5"]),
+    "weight that is a boolean": (f"{PLUGIN}.weight", True, f"{PLUGIN}.weight", ["must be an integer, not true"]),
     "misspelt key of a plugin": (f"{PLUGIN}.wieght", 5, f"{PLUGIN}.wieght", ['did you mean "weight"?']),
     "arg out of range": (
         f"{PLUGIN}.args.targetUtilization", 200, f"{PLUGIN}.args.targetUtilization", ["200 is not in the range 1 to 100"],
@@ -195,7 +195,7 @@ REFUSALS = {
     "arg that is no quantity": (
         f"{PLUGIN}.args.defaultRequests", {"cpu": "much"}, f"{PLUGIN}.args.defaultRequests.cpu", ['"much"'],
     ),
-    "args that are a list": (f"{PLUGIN}.args", [1], f"{PLUGIN}.args", ["must be a mapping, not a list"]),
+    "args that are a list": (f"{PLUGIN}.args", [1], f"{PLUGIN}.args", ["must be a map, not a list"]),
     "metric source in args": (
         f"{PLUGIN}.args.metricProvider", {"type": "Prometheus"}, f"{PLUGIN}.args", ["once, under the key metricProvider"],
     ),

@@ -108,7 +108,7 @@ def test_settings_come_from_a_file(planner: Planner) -> None:
     ("text", "message"),
     [
         ("colour: red\n", 'colour: unknown field "colour"'),
-        ("minReplicas: two\n", 'minReplicas: should be an integer, not the text "two"'),
+        ("minReplicas: two\n", 'minReplicas: must be an integer, not "two"'),
         ("thresholds: {cpu: 120, memory: 60}\n", "thresholds.cpu: must be at most 100, not 120"),
         ("thresholds: {cpu: .nan, memory: 60}\n", "unsupported value: .nan: JSON has no such number"),
         ("thresholds: {cpu: 50}\n", "thresholds.memory: must be in thresholds and in targetThresholds, or in neither"),
@@ -120,9 +120,9 @@ def test_settings_come_from_a_file(planner: Planner) -> None:
         ("maxCooldownSeconds: 60\n", "maxCooldownSeconds: must be at least cooldownSeconds (900)"),
         (
             "podSelector: {matchExpressions: [{key: a, operator: Near}]}\n",
-            "podSelector.matchExpressions.0.operator: the text",
+            'podSelector.matchExpressions.0.operator: "Near" is not allowed; allowed: In, NotIn, ',
         ),
-        ("[1, 2]\n", "settings: should be a map, not a list"),
+        ("[1, 2]\n", "settings: must be a map, not a list"),
         ("a: 1\n---\nb: 2\n", "holds 2 documents"),
         ("{", "settings.yaml"),
     ],

@@ -38,8 +38,8 @@ W = "http://watcher:2020"
 BAD = {
     "target too high": (args("TargetLoadPacking", targetUtilization=101), "targetUtilization: 101 is not in the range 1 to 100"),
     "target zero": (args("TargetLoadPacking", targetUtilization=0), "targetUtilization: 0 is not in the range 1 to 100"),
-    "target fraction": (args("TargetLoadPacking", targetUtilization=40.5), "targetUtilization: should be an integer, not 40.5"),
-    "multiplier a number": (args("TargetLoadPacking", defaultRequestsMultiplier=1.5), "defaultRequestsMultiplier: should be text (put it in quotes), not 1.5"),
+    "target fraction": (args("TargetLoadPacking", targetUtilization=40.5), "targetUtilization: must be an integer, not 40.5"),
+    "multiplier a number": (args("TargetLoadPacking", defaultRequestsMultiplier=1.5), "defaultRequestsMultiplier: must be a string, not 1.5; put it in quotes"),
     "multiplier no number": (args("TargetLoadPacking", defaultRequestsMultiplier="abc"), 'defaultRequestsMultiplier: unable to parse DefaultRequestsMultiplier: "abc" is not a number such as "1.5"'),
     "multiplier infinite": (args("TargetLoadPacking", defaultRequestsMultiplier="inf"), "defaultRequestsMultiplier: must be a finite number of 0 or more"),
     "misspelt field": (args("TargetLoadPacking", targetUtilisation=40), 'targetUtilisation: unknown field "targetUtilisation"'),
@@ -61,13 +61,13 @@ BAD = {
     "group with slash": (args("NodeResourcesFit", ignoredResourceGroups=["a/b"]), "ignoredResourceGroups[0]: resource group name can't contain '/'"),
     "balanced weight": (args("NodeResourcesBalancedAllocation", resources=[{"name": "cpu", "weight": 2}]), "resources[0].weight: must be 1"),
     "added affinity": (args("NodeAffinity", addedAffinity={"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In"}]}]}}), "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].values: must be specified when `operator` is 'In' or 'NotIn'"),
-    "operator": (args("NodeAffinity", addedAffinity={"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "in"}]}]}}), "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator: the text \"in\" is not allowed"),
+    "operator": (args("NodeAffinity", addedAffinity={"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "in"}]}]}}), "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator: \"in\" is not allowed"),
     "preemption": (args("DefaultPreemption", minCandidateNodesPercentage=0, minCandidateNodesAbsolute=0), "minCandidateNodesPercentage: minCandidateNodesPercentage and minCandidateNodesAbsolute cannot both be zero"),
     "hard weight": (args("InterPodAffinity", hardPodAffinityWeight=101), "hardPodAffinityWeight: 101 is not in valid range [0-100]"),
     "system constraints": (args("PodTopologySpread", defaultConstraints=[{"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway"}]), 'defaultingType: Invalid value: "System": when .defaultConstraints are not empty'),
     "bind timeout": (args("VolumeBinding", bindTimeoutSeconds=-1), "bindTimeoutSeconds: invalid BindTimeoutSeconds, should not be a negative value"),
     "filter timeout": (args("DynamicResources", filterTimeout="-1s"), "filterTimeout: must not be negative"),
-    "compatibility": (args("SecondarySchedulerOptions", compatibility="go"), 'compatibility: the text "go" is not allowed'),
+    "compatibility": (args("SecondarySchedulerOptions", compatibility="go"), 'compatibility: "go" is not allowed'),
     "refresh": (args("SecondarySchedulerOptions", load={"refreshSeconds": 0}), "load.refreshSeconds: must be at least 1"),
     "max age": (args("SecondarySchedulerOptions", load={"maxAgeSeconds": 29}), "load.maxAgeSeconds: must be at least refreshSeconds (30)"),
     "window": (args("SecondarySchedulerOptions", load={"window": "15 minutes"}), 'load.window: "15 minutes" is not a PromQL duration such as 15m'),
@@ -80,8 +80,8 @@ BAD = {
     "limit Prometheus": (args("HighLoadFilter", metricProvider={"type": "Prometheus"}), 'metricProvider.address: must be an absolute HTTP or HTTPS URL: "" is not a URL: it starts with http:// or https://'),
     "limit SignalFx": (args("HighLoadFilter", metricProvider={"type": "SignalFx"}), 'metricProvider.type: Unsupported value: "SignalFx": supported values: "KubernetesMetricsServer", "Prometheus"'),
     "limit field": (args("HighLoadFilter", watcherAddress=W, usageThreshold={}), 'usageThreshold: unknown field "usageThreshold"'),
-    "when all exceed": (args("SecondarySchedulerOptions", load={"limit": {"whenAllExceed": "wait"}}), 'load.limit.whenAllExceed: the text "wait" is not allowed'),
-    "exempt": (args("SecondarySchedulerOptions", load={"limit": {"exempt": ["daemonset"]}}), 'load.limit.exempt[0]: the text "daemonset" is not allowed'),
+    "when all exceed": (args("SecondarySchedulerOptions", load={"limit": {"whenAllExceed": "wait"}}), 'load.limit.whenAllExceed: "wait" is not allowed'),
+    "exempt": (args("SecondarySchedulerOptions", load={"limit": {"exempt": ["daemonset"]}}), 'load.limit.exempt[0]: "daemonset" is not allowed'),
 }  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def test_a_token_of_the_wrong_type_is_not_printed(token: Any) -> None:
     provider = {"type": "Prometheus", "address": "https://p", "token": token}
     with pytest.raises(ConfigurationError) as caught:
         load(args("TargetLoadPacking", metricProvider=provider))
-    assert "metricProvider.token: should be text" in str(caught.value)
+    assert "metricProvider.token: must be a string" in str(caught.value)
     assert "12345" not in str(caught.value)
     assert "hush" not in str(caught.value)
 

@@ -77,9 +77,9 @@ def test_null_leaves_a_field_at_its_default() -> None:
             'f.yaml:3:18: leaderElection.LeaderElect: unknown field "LeaderElect"; did you mean "leaderElect"? '
             "(names are case-sensitive)",
         ),
-        ('parallelism: "3"\n', 'f.yaml:3:14: parallelism: should be an integer, not the text "3"'),
-        ("parallelism: 3.0\n", "f.yaml:3:14: parallelism: should be an integer, not 3.0"),
-        ("enableProfiling: 1\n", "f.yaml:3:18: enableProfiling: should be true or false, not 1"),
+        ('parallelism: "3"\n', 'f.yaml:3:14: parallelism: must be an integer, not "3"'),
+        ("parallelism: 3.0\n", "f.yaml:3:14: parallelism: must be an integer, not 3.0"),
+        ("enableProfiling: 1\n", "f.yaml:3:18: enableProfiling: must be true or false, not 1"),
         (
             "parallelism: 1\nparallelism: 2\n",
             'f.yaml:4:1: parallelism: key "parallelism" already set in line 3; keep one of the two',
@@ -234,14 +234,14 @@ def test_an_unknown_flavour_is_refused() -> None:
     [
         ("&a [*a]", "refers to itself"),
         ("[" * 300 + "]" * 300, "nested too deeply"),
-        ("9" * 5000, "should be an integer"),
-        ("!!python/object:os.system x", "should be an integer"),
+        ("9" * 5000, "must be an integer"),
+        ("!!python/object:os.system x", "must be an integer"),
     ],
     ids=["cycle", "depth", "digits", "tag"],
 )
 def test_hostile_yaml_gives_one_line_and_no_crash(value: str, reason: str) -> None:
     (line,) = problems(f"{HEAD}parallelism: {value}\n{PROFILE}")[:1]
-    assert reason in line or "should be an integer" in line
+    assert reason in line or "must be an integer" in line
     assert len(line) < 300
 
 
