@@ -21,9 +21,11 @@ from secondary_scheduler.clusterstatus.installations import (
     MAX_INSTANCES,
     CallerLimits,
     Installations,
+    Instance,
+    configuration_of,
     installations_of,
+    instances_of,
 )
-from secondary_scheduler.clusterstatus.instances import Instance, configuration_of, instances_of
 from secondary_scheduler.nodeload import CONFIGURATION_KIND, LOAD_API_VERSION
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from scheduler.answers import Document
+    from msgspec import Struct
 
 
 _MARGIN = 4
@@ -34,7 +34,7 @@ class FullOutputFormat(enum.StrEnum):
         return self in (FullOutputFormat.JSON, FullOutputFormat.YAML)
 
 
-def document_text(document: Mapping[str, Any] | Document, output: FullOutputFormat) -> str:
+def document_text(document: Mapping[str, Any] | Struct, output: FullOutputFormat) -> str:
     """Return a document as YAML or, in every other form, as JSON; it ends with a newline."""
     if not isinstance(document, Mapping):
         # Here, as most commands start without it.

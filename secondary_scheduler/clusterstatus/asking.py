@@ -13,15 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any
 
 from scheduler.answers import Decision, DecisionList
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives import TimestampError, parse_time
 from secondary_scheduler.clusterstatus.forwarding import Answer, NoSuchPodError, fetch, read_answer
+from secondary_scheduler.clusterstatus.status import LoadSourceStatus, RecentAttempts, RecentError, RecentPlacement
 from secondary_scheduler.errors import CommandError
 
-Json = dict[str, Any]
 _METRICS = {
     "scheduler_pending_pods",
     "scheduler_schedule_attempts_total",
@@ -31,7 +30,6 @@ _METRICS = {
     "secondary_scheduler_load_node_states",
     "secondary_scheduler_shadow_decisions_total",
     "secondary_scheduler_shadow_skipped_total",
-    "process_start_time_seconds",
     "leader_election_master_status",
 }
 _QUEUES = ("active", "backoff", "unschedulable", "gated")
@@ -60,27 +58,55 @@ class Question:
 
 
 @dataclass(frozen=True)
+class MetricsSummary:
+    """What the metrics of a scheduler say.
+
+    Attributes:
+        leads: True where they do not say.
+        queue: waiting pods by queue; None where they do not say.
+        rejected_by: waiting pods by the plugin that rejected them last.
+        attempts: since the start, by result.
+        shadows: decisions by outcome, by profile.
+    """
+
+    leads: bool
+    queue: dict[str, int] | None
+    rejected_by: dict[str, int]
+    attempts: dict[str, int]
+    load: list[LoadSourceStatus]
+    shadows: dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True)
+class DecisionsSummary:
+    """What the last decisions of a scheduler say: their number, and the last placements and errors."""
+
+    attempts: RecentAttempts
+    placements: list[RecentPlacement]
+    errors: list[RecentError]
+
+
+@dataclass(frozen=True)
 class LiveState:
     """What a scheduler answered.
 
     Attributes:
-        metrics: what its metrics say, as `metrics_part` returns it; empty where they could not be had.
-        attempts: what its decisions say, as `decisions_part` returns it; empty likewise.
+        metrics, decisions: None where these could not be had.
         missing: why something is not shown, a line each.
         absent: whether there is no such pod.
     """
 
-    metrics: Json
-    attempts: Json
-    missing: tuple[str, ...]
+    metrics: MetricsSummary | None = None
+    decisions: DecisionsSummary | None = None
+    missing: tuple[str, ...] = ()
     absent: bool = False
 
     @property
     def leads(self) -> bool | None:
         """Whether it leads, whatever its Lease says: that outlasts a process that was killed. None: not known."""
-        if self.attempts:
+        if self.decisions:
             return True  # Only one that leads shows them.
-        return False if self.absent else self.metrics.get("leads", True) if self.metrics else None
+        return False if self.absent else self.metrics.leads if self.metrics else None
 
 
 def ask_all(
@@ -102,23 +128,23 @@ async def _ask(config: ClientConfig, question: Question, now: datetime, asker: C
         return await fetch(config, question.namespace, question.pod, question.port, path, query, asker=asker)
 
     missing: list[str] = []
-    metrics: Json = {}
-    attempts: Json = {}
+    metrics: MetricsSummary | None = None
+    decisions: DecisionsSummary | None = None
     absent = False
     try:
         answer = await get("/metrics")
         if answer.is_unknown_user:
             refusal = answer.refusal("get on the paths /metrics and /debug/decisions", "")
-            return LiveState({}, {}, (f"queue, attempts and load by source: {place} answers {refusal}",))
+            return LiveState(missing=(f"queue, attempts and load by source: {place} answers {refusal}",))
         if answer.status == 200:
-            metrics = metrics_part(answer.body.decode("utf-8", "replace"))
+            metrics = summarize_metrics(answer.body.decode("utf-8", "replace"))
         else:
             refusal = answer.refusal("get on the path /metrics (nonResourceURLs)", "it serves no metrics")
             missing.append(f"queue and load by source: {place} answers {refusal}")
         if question.is_ours:
             answer = await get("/debug/decisions", limit=str(_DECISIONS))
             if answer.status == 200:
-                attempts = decisions_part(read_answer(answer.body, DecisionList, place).items, now)
+                decisions = summarize_decisions(read_answer(answer.body, DecisionList, place).items, now)
             elif answer.status != 404:
                 refusal = answer.refusal("get on the path /debug/decisions (nonResourceURLs)", "")
                 missing.append(f"last attempts and errors: {place} answers {refusal}")
@@ -130,12 +156,11 @@ async def _ask(config: ClientConfig, question: Question, now: datetime, asker: C
         missing.append(f"{subject}: {error}")
     except (ValueError, RecursionError) as error:
         missing.append(f"what {place} answers cannot be read: {error}")
-    return LiveState(metrics, attempts, tuple(missing), absent)
+    return LiveState(metrics, decisions, tuple(missing), absent)
 
 
-def metrics_part(text: str) -> Json:
-    """Return whether it leads (True where it does not say), queue, who rejects the pods in it, attempts since the
-    start, load sources and what shadows count, from a scheduler's metrics.
+def summarize_metrics(text: str) -> MetricsSummary:
+    """Return what a scheduler's metrics say, from their text.
 
     Raises:
         ValueError: the text is no exposition of metrics.
@@ -153,17 +178,15 @@ def metrics_part(text: str) -> Json:
         compared.setdefault(labels.get("profile", ""), Counter())[labels.get("outcome", "")] += int(value)
     for labels, value in samples.get("secondary_scheduler_shadow_skipped_total", ()):
         compared.setdefault(labels.get("profile", ""), Counter())["notCompared"] += int(value)
-    started = next((value for _, value in samples.get("process_start_time_seconds", ())), None)
     masters = [value for _, value in samples.get("leader_election_master_status", ())]
-    return {
-        "leads": not masters or any(masters),
-        "queue": {queue: int(pending.get(queue, 0)) for queue in _QUEUES} if pending else None,
-        "rejectedBy": {plugin: count for plugin, count in rejected.most_common() if count},
-        "totals": dict(sorted(total.items())),
-        "startedAt": started,
-        "load": list(_sources(samples)),
-        "shadows": {profile: dict(sorted(counts.items())) for profile, counts in sorted(compared.items())},
-    }
+    return MetricsSummary(
+        leads=not masters or any(masters),
+        queue={queue: int(pending.get(queue, 0)) for queue in _QUEUES} if pending else None,
+        rejected_by={plugin: count for plugin, count in rejected.most_common() if count},
+        attempts=dict(sorted(total.items())),
+        load=list(_sources(samples)),
+        shadows={profile: dict(sorted(counts.items())) for profile, counts in sorted(compared.items())},
+    )
 
 
 def _samples(text: str) -> dict[str, list[Sample]]:
@@ -180,7 +203,7 @@ def _samples(text: str) -> dict[str, list[Sample]]:
     return samples
 
 
-def _sources(samples: Mapping[str, list[Sample]]) -> Iterator[Json]:
+def _sources(samples: Mapping[str, list[Sample]]) -> Iterator[LoadSourceStatus]:
     ages = {labels.get("source"): age for labels, age in samples.get("secondary_scheduler_load_data_age_seconds", ())}
     states: dict[str | None, dict[str, int]] = {}
     for labels, count in samples.get("secondary_scheduler_load_node_states", ()):
@@ -189,15 +212,15 @@ def _sources(samples: Mapping[str, list[Sample]]) -> Iterator[Json]:
         source = labels.get("source")
         age = ages.get(source, math.nan)
         nodes = states.get(source, {})
-        yield {
-            "source": source,
-            "fresh": bool(fresh),
-            "ageSeconds": round(age, 1) if math.isfinite(age) else None,
-            "nodes": {state: nodes.get(state, 0) for state in ("fresh", "stale", "absent")},
-        }
+        yield LoadSourceStatus(
+            source=source,
+            fresh=bool(fresh),
+            age_seconds=round(age, 1) if math.isfinite(age) else None,
+            nodes={state: nodes.get(state, 0) for state in ("fresh", "stale", "absent")},
+        )
 
 
-def decisions_part(items: Sequence[Decision], now: datetime) -> Json:
+def summarize_decisions(items: Sequence[Decision], now: datetime) -> DecisionsSummary:
     """Return how many attempts there were lately, with which results, the last placements and the last errors.
 
     Args:
@@ -206,21 +229,18 @@ def decisions_part(items: Sequence[Decision], now: datetime) -> Json:
     """
     times = [time for item in items if (time := _time(item)) is not None]
     if not times:
-        return {"count": 0, "seconds": 0.0, "results": {}, "placements": [], "errors": []}
+        return DecisionsSummary(RecentAttempts(0, 0.0, {}), [], [])
     placements = (item for item in items if item.result == "scheduled")
     errors = (item for item in items if item.result == "error")
-    return {
-        "count": len(items),
-        "seconds": max(0.0, round((now - min(times)).total_seconds(), 1)),
-        "results": dict(sorted(Counter(item.result for item in items).items())),
-        "placements": [
-            {"time": item.time, "pod": item.pod, "node": item.node or ""}
-            for item in islice(placements, _MAX_PLACEMENTS)
-        ],
-        "errors": [
-            {"time": item.time, "pod": item.pod, "message": item.message or ""} for item in islice(errors, _MAX_ERRORS)
-        ],
-    }
+    return DecisionsSummary(
+        RecentAttempts(
+            len(items),
+            max(0.0, round((now - min(times)).total_seconds(), 1)),
+            dict(sorted(Counter(item.result for item in items).items())),
+        ),
+        [RecentPlacement(item.time, item.pod, item.node or "") for item in islice(placements, _MAX_PLACEMENTS)],
+        [RecentError(item.time, item.pod, item.message or "") for item in islice(errors, _MAX_ERRORS)],
+    )
 
 
 def _time(item: Decision) -> datetime | None:

@@ -1,27 +1,68 @@
-"""The document of `status`: everything that is known about the installations, and a judgement of each."""
+"""What is known about the installations on a cluster, and a judgement of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
-from scheduler.catalog import OPERATOR_NAMESPACE
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from scheduler.catalog import (
+    ANNOTATION_CONFIGURATION_HASH,
+    ANNOTATION_LOAD_FRESH,
+    ANNOTATION_LOAD_MESSAGE,
+    ANNOTATION_UNREAD,
+    ANNOTATION_VERSION,
+    OPERATOR_NAMESPACE,
+    ExtensionPoint,
+)
+from scheduler.config import (
+    ClusterVersions,
+    Configuration,
+    EffectiveProfile,
+    default_configuration,
+    incompatibilities,
+    kubernetes_minor,
+    operator_of,
+    profile_differences,
+)
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives import format_time
-from secondary_scheduler.clusterstatus.asking import LiveState, Question, ask_all
-from secondary_scheduler.clusterstatus.health import (
-    State,
-    age_of,
-    duration,
-    is_silent,
-    is_without_replica,
-    problems_of,
-    worst,
+from secondary_scheduler.clusterstatus.asking import LiveState, MetricsSummary, Question, ask_all
+from secondary_scheduler.clusterstatus.health import is_silent, problems_of, worst
+from secondary_scheduler.clusterstatus.installations import (
+    CallerLimits,
+    DeployedComponent,
+    Installations,
+    Instance,
+    Json,
+    Place,
+    configuration_of,
+    installations_of,
+    instances_of,
+    place_of,
 )
-from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations, Place, installations_of
-from secondary_scheduler.clusterstatus.instances import Instance, instance_part, instances_of
-from secondary_scheduler.clusterstatus.listing import first_names, part
+from secondary_scheduler.clusterstatus.listing import first_names, part, parts
+from secondary_scheduler.clusterstatus.status import (
+    AttemptCounts,
+    ClusterIdentity,
+    ClusterStatus,
+    ConfigurationHashes,
+    InstanceStatus,
+    LeaderStatus,
+    LoadFreshness,
+    ObservedCondition,
+    PluginWeight,
+    ProfileStatus,
+    ReplicaCounts,
+    RolloutStatus,
+    ShadowStatus,
+    State,
+    UnreadableConfiguration,
+    VersionStatus,
+    is_none_ready,
+)
 
 
 def read_status(
@@ -31,7 +72,7 @@ def read_status(
     everywhere: bool,
     asker: ClientConfig | None = None,
     command: str = "status",
-) -> dict[str, Any]:
+) -> ClusterStatus:
     """Read the installations of a namespace (None: of all) and ask the schedulers that lead, with the credentials of
     `asker`, if there is one; the API server hears from which `command` the question is.
 
@@ -48,7 +89,7 @@ def read_status(
 
 def live_status(
     config: ClientConfig, read: Installations, limits: CallerLimits, trusted: str, asker: ClientConfig | None
-) -> dict[str, Any]:
+) -> ClusterStatus:
     """Ask the schedulers that lead in the namespace `trusted`, and return the document; the rest as `read_status`."""
     instances = instances_of(read)
     now = datetime.now(UTC)
@@ -81,7 +122,7 @@ def status_document(
     live: Mapping[tuple[str, str], LiveState],
     limits: CallerLimits,
     now: datetime,
-) -> dict[str, Any]:
+) -> ClusterStatus:
     """Return the document.
 
     Args:
@@ -91,26 +132,55 @@ def status_document(
         limits: what could not be read.
         now: the time of the answers.
     """
-    shown = [
-        _with_live(instance, instance_part(instance, read, alive=alive), answered, now)
-        for instance in instances
-        for answered in (live.get(instance.place),)
-        for alive in (_is_alive(instance, answered, now),)
-    ]
-    states = [State(instance["state"]) for instance in shown]
-    return {
-        "apiVersion": "secondary-scheduler.io/v1",
-        "kind": "Status",
-        "time": format_time(now),
-        "state": (worst(states) if states else State.FAILED).value,
-        "cluster": {
-            "server": read.server,
-            "kubernetes": read.kubernetes,
-            "openshift": read.openshift or None,
-        },
-        "instances": shown,
-        "notShown": limits.lines,
-    }
+    shown = [_instance(instance, read, live.get(instance.place), now) for instance in instances]
+    return ClusterStatus(
+        time=format_time(now),
+        state=worst(instance.state for instance in shown) if shown else State.FAILED,
+        cluster=ClusterIdentity(read.server, read.kubernetes, read.openshift or None),
+        instances=shown,
+        not_shown=limits.lines,
+    )
+
+
+def _instance(instance: Instance, read: Installations, live: LiveState | None, now: datetime) -> InstanceStatus:
+    """What is known of an instance, and the judgement of all of it."""
+    resource, configuration = instance.resource, configuration_of(instance, read)
+    alive = _is_alive(instance, live, now)
+    # What a scheduler wrote on its Lease, or the operator about it, holds no longer than the scheduler lives.
+    reported = instance.reported if alive else {}
+    spec, status = part(resource, "spec"), part(resource, "status")
+    deployment = instance.scheduler.deployment if instance.scheduler else None
+    replicas = _replicas(deployment)
+    observed = {} if alive is False or (replicas and not replicas.ready) else status
+    metrics, decisions = (live.metrics, live.decisions) if live else (None, None)
+    facts = InstanceStatus(
+        namespace=instance.place[0],
+        name=instance.place[1],
+        kind=instance.kind,
+        management_state=str(spec.get("managementState") or "Managed") if resource is not None else None,
+        conditions=_conditions(resource, deployment),
+        deployment=replicas,
+        leader_election=instance.elects,
+        leader=_leader(instance),
+        alive=alive,
+        rollout=_rollout(status),
+        configuration=_hashes(instance, configuration, reported, observed),
+        profiles=_profiles(configuration, kubernetes_minor(ClusterVersions(read.kubernetes)), metrics),
+        load_data=_load_data(reported),
+        unread_resources=reported.get(ANNOTATION_UNREAD) or None,
+        versions=_versions(instance, read, reported, observed),
+        load_sources=metrics.load if metrics else None,
+        queue=metrics.queue if metrics else None,
+        rejected_by=metrics.rejected_by if metrics else None,
+        attempts=AttemptCounts(
+            since_start=metrics.attempts if metrics else None, last=decisions.attempts if decisions else None
+        ),
+        placements=decisions.placements if decisions else None,
+        errors=decisions.errors if decisions else None,
+    )
+    readable = instance.scheduler is not None or instance.deployment_readable
+    problems = problems_of(facts, lease_readable=instance.lease_readable, deployment_readable=readable, now=now)
+    return replace(facts, state=worst(problem.severity for problem in problems), problems=problems)
 
 
 def _is_alive(instance: Instance, live: LiveState | None, now: datetime) -> bool | None:
@@ -118,7 +188,7 @@ def _is_alive(instance: Instance, live: LiveState | None, now: datetime) -> bool
 
     Another replica that is ready says nothing about the leader.
     """
-    ready = None if instance.scheduler is None else not is_without_replica(instance.scheduler.component.ready)
+    ready = None if instance.scheduler is None else not is_none_ready(instance.scheduler.component.ready)
     if not instance.elects:
         return ready  # A Lease was left from before, and says nothing.
     if live is not None and live.leads is not None:
@@ -131,189 +201,135 @@ def _is_alive(instance: Instance, live: LiveState | None, now: datetime) -> bool
     return None if leads and ready is False else leads
 
 
-def _with_counts(profiles: Any, metrics: Mapping[str, Any]) -> Any:
-    """The profiles; those that have a shadow with what the scheduler counts of it, None where it does not say."""
-    if not isinstance(profiles, list):
-        return profiles
+def _conditions(resource: Json | None, deployment: Json | None) -> list[ObservedCondition]:
+    """Those of the SecondaryScheduler, or where it has none those of the Deployment."""
+    listed = parts(resource, "status", "conditions") or parts(deployment, "status", "conditions")
     return [
-        {**each, "shadow": {**each["shadow"], "compared": _counts(each["schedulerName"], metrics)}}
-        if "shadow" in each
-        else each
-        for each in profiles
-    ]
-
-
-def _counts(profile: str, metrics: Mapping[str, Any]) -> dict[str, int] | None:
-    counts: dict[str, int] = metrics.get("shadows", {}).get(profile, {})
-    return counts if metrics else None
-
-
-def _with_live(instance: Instance, document: dict[str, Any], live: LiveState | None, now: datetime) -> dict[str, Any]:
-    """The instance's part with what its scheduler answered, and with the judgement of all of it."""
-    metrics, attempts = (live.metrics, live.attempts) if live else ({}, {})
-    facts = {
-        **document,
-        "profiles": _with_counts(document["profiles"], metrics),
-        "loadSources": metrics.get("load") if metrics else None,
-        "queue": metrics.get("queue") if metrics else None,
-        "rejectedBy": metrics.get("rejectedBy") if metrics else None,
-        "attempts": {
-            "sinceStart": metrics.get("totals") if metrics else None,
-            "last": {key: attempts[key] for key in ("count", "seconds", "results")} if attempts else None,
-        },
-        "placements": attempts["placements"] if attempts else None,
-        "errors": attempts["errors"] if attempts else None,
-    }
-    readable = instance.scheduler is not None or instance.deployment_readable
-    problems = problems_of(facts, lease_readable=instance.lease_readable, deployment_readable=readable, now=now)
-    listed = [
-        {"severity": each.severity.value, "subject": each.subject, "message": each.message, "since": each.since}
-        for each in problems
-    ]
-    names = {key: facts.pop(key) for key in ("namespace", "name", "kind")}
-    return {**names, "state": worst(each.severity for each in problems).value, "problems": listed, **facts}
-
-
-Json = Mapping[str, Any]
-_SHOWN_HASH = 16
-_MAX_CHANGES = 4
-"""Of a shadow from its profile, unless the output is wide."""
-_MAX_REJECTORS = 5
-
-
-def facts_of(instance: Json, now: datetime, *, wide: bool) -> Iterator[tuple[str, str]]:
-    """Yield label and text of each line; `wide` as for `status`."""
-    if instance["managementState"] not in (None, "Managed"):
-        yield "management", f"{instance['managementState']}: the operator changes nothing else"
-    yield "replicas", _replicas(instance, now)
-    yield from (("profile", text) for text in _profiles(instance["profiles"], wide=wide))
-    yield from (("shadow", text) for text in _shadows(instance["profiles"], wide=wide))
-    yield "configuration", _configuration(instance, wide=wide)
-    if (rollout := _rollout(instance["rollout"], now)) is not None:
-        yield "rollout", rollout
-    yield from (("load", text) for text in _load(instance))
-    if instance["queue"] is not None:
-        yield "queue", f"{_queue(instance['queue'])}{_rejectors(instance['rejectedBy'], wide=wide)}"
-    if (attempts := _attempts(instance["attempts"])) is not None:
-        yield "attempts", attempts
-    for placed in (instance["placements"] or ())[: None if wide else 1]:
-        yield "placed", f"{age_of(placed['time'], now)} ago, {placed['pod']} on {placed['node']}"
-    for error in (instance["errors"] or ())[: None if wide else 1]:
-        yield "error", f"{age_of(error['time'], now)} ago, {error['pod']}: {error['message']}"
-    yield from (("version", text) for text in _versions(instance["versions"]))
-
-
-def _replicas(instance: Json, now: datetime) -> str:
-    deployment, leader = instance["deployment"], instance["leader"]
-    ready = "not known" if deployment is None else f"{deployment['ready']} of {deployment['replicas']} ready"
-    if leader is None:
-        return f"{ready}; no replica leads" if instance["alive"] is False and instance["leaderElection"] else ready
-    if not instance["alive"]:
-        return f"{ready}; {leader['pod']} last renewed the Lease {age_of(leader['renewedAt'], now)} ago"
-    since = f" for {age_of(leader['since'], now)}" if leader["since"] else ""
-    return f"{ready}; {leader['pod']} leads{since}"
-
-
-def _profiles(profiles: Sequence[Json] | Json | None, *, wide: bool) -> Iterator[str]:
-    if not isinstance(profiles, Sequence):
-        return
-    for profile in profiles:
-        score = [f"{plugin['name']} {plugin['weight']}" for plugin in profile["score"]]
-        scoring = {plugin["name"] for plugin in profile["score"]}
-        added = profile["plugins"] if wide else profile["added"]
-        others = _listed("; also ", [name for name in added if name not in scoring])
-        removed = _listed("; without ", profile["removed"])
-        yield f"{profile['schedulerName']}: scores by {', '.join(score) or 'nothing'}{others}{removed}"
-
-
-def _shadows(profiles: Sequence[Json] | Json | None, *, wide: bool) -> Iterator[str]:
-    """What is tried beside a profile, with which outcome, and how it differs."""
-    if not isinstance(profiles, Sequence):
-        return
-    for profile in profiles:
-        if (shadow := profile.get("shadow")) is None:
-            continue
-        changes = shadow["differences"]
-        most = len(changes) if wide else _MAX_CHANGES
-        differs = "; ".join(changes[:most]) or "decides as the profile itself does"
-        more = f"; and {len(changes) - most} more (-o wide)" if len(changes) > most else ""
-        yield (
-            f"{shadow['schedulerName']} is tried beside {profile['schedulerName']}{_compared(shadow['compared'])}: "
-            f"{differs}{more}"
+        ObservedCondition(
+            _text(each.get("type")) or "",
+            _text(each.get("status")) or "",
+            _text(each.get("reason")) or "",
+            _text(each.get("message")) or "",
+            _text(each.get("lastTransitionTime")),
         )
+        for each in listed
+    ]
 
 
-def _compared(counts: Mapping[str, int] | None) -> str:
-    if counts is None:
-        return ""
-    skipped = counts.get("notCompared", 0)
-    compared = sum(counts.values()) - skipped
-    same = counts.get("sameNode", 0) + counts.get("neitherPlaced", 0)
-    return f" ({compared:,} decisions compared, {compared - same:,} otherwise; {skipped:,} not compared)"
-
-
-def _listed(before: str, names: Sequence[str]) -> str:
-    return f"{before}{', '.join(names)}" if names else ""
-
-
-def _configuration(instance: Json, *, wide: bool) -> str:
-    hashes = instance["configuration"]
-    wanted, running = (value and (value if wide else value[:_SHOWN_HASH]) for value in hashes.values())
-    if running is None:
-        runs = "none runs" if instance["alive"] is False else "which runs is not reported"
-        return f"{wanted} is wanted; {runs}" if wanted else "not known"
-    if wanted is None or wanted == running:
-        return f"{running} runs{', as wanted' if wanted else ''}"
-    return f"{running} runs, {wanted} is wanted"
-
-
-def _rollout(rollout: Json | None, now: datetime) -> str | None:
-    if rollout is None:
+def _replicas(deployment: Json | None) -> ReplicaCounts | None:
+    if deployment is None:
         return None
-    since = f" {age_of(rollout['time'], now)} ago" if rollout["time"] else ""
-    return f"{rollout['outcome']}{since}{': ' if rollout['message'] else ''}{rollout['message'] or ''}"
+    status, replicas = part(deployment, "status"), part(deployment, "spec").get("replicas")
+    counts = (_count(status.get(name)) for name in ("readyReplicas", "availableReplicas", "updatedReplicas"))
+    return ReplicaCounts(place_of(deployment)[1], 1 if replicas is None else _count(replicas), *counts)
 
 
-def _queue(queue: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in queue.items())
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
-def _rejectors(plugins: Mapping[str, int] | None, *, wide: bool) -> str:
-    shown = list((plugins or {}).items())[: None if wide else _MAX_REJECTORS]
-    return _listed("; rejected by ", [f"{plugin} {count}" for plugin, count in shown])
+def _text(value: object) -> str | None:
+    """What anybody may have written in place of a text."""
+    return str(value) if value else None
 
 
-def _load(instance: Json) -> Iterator[str]:
-    for source in instance["loadSources"] or ():
-        age = "never read" if source["ageSeconds"] is None else f"newest sample {duration(source['ageSeconds'])} old"
-        nodes = _results({state: count for state, count in source["nodes"].items() if count})
-        state = "fresh" if source["fresh"] else "STALE"
-        yield f"{source['source']}: {state}, {age}{f'; nodes: {nodes}' if nodes else ''}"
-    load = instance["loadData"]
-    if not instance["loadSources"] and load is not None:
-        yield "fresh" if load["fresh"] else f"STALE: {load['message']}"
+def _leader(instance: Instance) -> LeaderStatus | None:
+    if not instance.leader:
+        return None
+    spec = part(instance.lease, "spec")
+    return LeaderStatus(
+        pod=instance.leader,
+        since=_text(spec.get("acquireTime")),
+        renewed_at=_text(spec.get("renewTime")),
+        lease_duration_seconds=_count(spec.get("leaseDurationSeconds")),
+    )
 
 
-def _attempts(attempts: Json) -> str | None:
-    last, total = attempts["last"], attempts["sinceStart"]
-    texts = []
-    if last and last["count"]:
-        rate = f" ({last['count'] / last['seconds']:.2g}/s)" if last["seconds"] else ""
-        texts.append(f"last {last['count']} in {duration(last['seconds'])}{rate}: {_results(last['results'])}")
-    if total:
-        texts.append(f"since the start: {_results(total)}")
-    nothing = "none since the start" if total is not None or last else None
-    return "; ".join(texts) or nothing
+def _rollout(status: Json) -> RolloutStatus | None:
+    last = part(status, "lastRollout")
+    if not (outcome := _text(last.get("outcome"))):
+        return None
+    configuration, message, time = (_text(last.get(name)) for name in ("configurationHash", "message", "time"))
+    return RolloutStatus(configuration_hash=configuration, outcome=outcome, message=message, time=time)
 
 
-def _results(results: Mapping[str, int]) -> str:
-    """Numbers with what they count."""
-    return ", ".join(f"{count} {result}" for result, count in results.items())
+def _hashes(
+    instance: Instance, configuration: Configuration | str, reported: Mapping[str, str], observed: Json
+) -> ConfigurationHashes:
+    status = part(instance.resource, "status")
+    template = instance.scheduler.deployment if instance.scheduler else None
+    mounted = configuration.hash if isinstance(configuration, Configuration) else ""
+    annotated = part(template, "spec", "template", "metadata", "annotations").get(ANNOTATION_CONFIGURATION_HASH)
+    wanted = part(status, "lastRollout").get("configurationHash") or annotated or mounted
+    return ConfigurationHashes(
+        _text(wanted), _text(reported.get(ANNOTATION_CONFIGURATION_HASH) or observed.get("configurationHash"))
+    )
 
 
-def _versions(versions: Json) -> Iterator[str]:
-    behaves = f" behaves as Kubernetes {versions['behavesAs']}" if versions["behavesAs"] else ""
-    fits = "" if versions["incompatibilities"] else "; it goes with this cluster"
-    yield f"scheduler {versions['image']}{behaves}{fits}" if versions["image"] else "not known"
-    if versions["operatorImage"]:
-        yield f"operator {versions['operatorImage']} ({versions['operatorReady']} ready)"
+def _profiles(
+    configuration: Configuration | str, minor: int | None, metrics: MetricsSummary | None
+) -> list[ProfileStatus] | UnreadableConfiguration | None:
+    if not isinstance(configuration, Configuration):
+        return UnreadableConfiguration(configuration) if configuration else None
+    usual = default_configuration(allow_default_scheduler_name=True, cluster_minor=minor).profiles[0].enabled
+    return [
+        ProfileStatus(
+            scheduler_name=profile.scheduler_name,
+            score=[
+                PluginWeight(plugin.name, plugin.weight)
+                for plugin in sorted(profile.plugins(ExtensionPoint.SCORE), key=lambda plugin: -plugin.weight)
+            ],
+            plugins=list(profile.enabled),
+            added=[name for name in profile.enabled if name not in usual],
+            removed=[name for name in usual if name not in profile.enabled],
+            shadow=_shadow(configuration, profile, metrics),
+        )
+        for profile in configuration.served
+    ]
+
+
+def _shadow(
+    configuration: Configuration, profile: EffectiveProfile, metrics: MetricsSummary | None
+) -> ShadowStatus | UnsetType:
+    name, shadow = profile.scheduler_name, profile.options.shadow
+    if shadow is None or shadow.profile == name:
+        return UNSET
+    return ShadowStatus(
+        scheduler_name=shadow.profile,
+        sample_ratio=shadow.sample_ratio,
+        differences=profile_differences(configuration, name, shadow.profile),
+        compared=metrics.shadows.get(name, {}) if metrics else None,
+    )
+
+
+def _load_data(reported: Mapping[str, str]) -> LoadFreshness | None:
+    if (fresh := reported.get(ANNOTATION_LOAD_FRESH)) is None:
+        return None
+    return LoadFreshness(fresh == "true", reported.get(ANNOTATION_LOAD_MESSAGE, ""))
+
+
+def _versions(instance: Instance, read: Installations, reported: Mapping[str, str], status: Json) -> VersionStatus:
+    operator = _operator(instance, read)
+    cluster = ClusterVersions(read.kubernetes or None, read.openshift or None)
+    release = operator_of(operator.component.image) if operator else None
+    return VersionStatus(
+        image=instance.image or None,
+        flavour=instance.flavour.name if instance.image else None,
+        behaves_as=_text(reported.get(ANNOTATION_VERSION) or status.get("kubernetesVersion")),
+        operator_image=operator.component.image if operator else None,
+        operator_ready=operator.component.ready if operator else None,
+        incompatibilities=[
+            each.message for each in incompatibilities(cluster, release, instance.image, instance.flavour)
+        ]
+        if instance.image
+        else [],
+    )
+
+
+def _operator(instance: Instance, read: Installations) -> DeployedComponent | None:
+    """The operator of an instance's namespace, or the only one that there is; None without a SecondaryScheduler."""
+    if instance.resource is None:
+        return None
+    operators = [each for each in read.components if each.component.role == "operator"]
+    beside = [each for each in operators if each.component.namespace == instance.place[0]]
+    return beside[0] if beside else operators[0] if len(operators) == 1 else None

@@ -23,10 +23,10 @@ from scheduler.kube.client import ClientConfig, KubeClient, KubeError, api_path
 from scheduler.operand import SECURE_PORT
 from secondary_scheduler.clusterstatus.document import read_status, status_document
 from secondary_scheduler.clusterstatus.forwarding import fetch, read_answer
-from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations
+from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations, Instance
 from secondary_scheduler.clusterstatus.installed import holder_of
-from secondary_scheduler.clusterstatus.instances import Instance
 from secondary_scheduler.clusterstatus.listing import read_object
+from secondary_scheduler.clusterstatus.status import ClusterStatus
 from secondary_scheduler.clusterstatus.unknownpods import AskedSchedulers, refuse_unknown
 from secondary_scheduler.errors import CommandError, printable
 from secondary_scheduler.page.rights import NamespacedName
@@ -45,11 +45,11 @@ _ONLY_THE_LEASE: Final = (
 class Running(Protocol):
     """What a visitor can ask."""
 
-    async def status(self, token: str, user: str) -> dict[str, Any]:
+    async def status(self, token: str, user: str) -> ClusterStatus:
         """Return the document of `status` for the owner of a token, whose name is `user`."""
         ...
 
-    async def reported(self) -> dict[str, Any]:
+    async def reported(self) -> ClusterStatus:
         """Return what can be said without a token: for who may get the scheduler's Lease."""
         ...
 
@@ -76,7 +76,7 @@ class RunningScheduler:
     asking: Counter[str] = field(default_factory=Counter)
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_AT_ONCE, "asking"))
 
-    async def status(self, token: str, user: str) -> dict[str, Any]:
+    async def status(self, token: str, user: str) -> ClusterStatus:
         """Read and ask as `status` does.
 
         Raises:
@@ -85,7 +85,7 @@ class RunningScheduler:
         """
         config = as_visitor(self.api, token)
 
-        def read() -> dict[str, Any]:
+        def read() -> ClusterStatus:
             try:
                 return read_status(config, self.lease.namespace, everywhere=False, command=_COMMAND)
             except KubeError as error:
@@ -94,7 +94,7 @@ class RunningScheduler:
         with self._turn(user):
             return await asyncio.get_running_loop().run_in_executor(self.threads, read)
 
-    async def reported(self) -> dict[str, Any]:
+    async def reported(self) -> ClusterStatus:
         """Return the document of what the leader reports on its Lease, which the page gets with its own right.
 
         Raises:

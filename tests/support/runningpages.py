@@ -17,10 +17,10 @@ from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.live import LiveCluster
 from secondary_scheduler.cli.ui.reading import SceneRequest, read_recording_scenes, read_scene
-from secondary_scheduler.clusterstatus.asking import LiveState, decisions_part, metrics_part
+from secondary_scheduler.clusterstatus.asking import LiveState, summarize_decisions, summarize_metrics
 from secondary_scheduler.clusterstatus.document import status_document
-from secondary_scheduler.clusterstatus.installations import CallerLimits, read_installations
-from secondary_scheduler.clusterstatus.instances import instances_of
+from secondary_scheduler.clusterstatus.installations import CallerLimits, instances_of, read_installations
+from secondary_scheduler.clusterstatus.status import ClusterStatus
 from secondary_scheduler.views.pods import RunningPod, running_pod
 from secondary_scheduler.views.runs import Limits
 from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene
@@ -36,13 +36,13 @@ class FakeCluster(LiveCluster):
     """A fake: answers from a scene."""
 
     scene: Scene
-    answers: list[dict[str, Any] | CommandError]
+    answers: list[ClusterStatus | CommandError]
     """What `status` says of it, or why it says nothing: the last one counts."""
 
     def read(self, request: SceneRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS) -> Scene:
         return self.scene
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> ClusterStatus:
         latest = self.answers[-1]
         if isinstance(latest, CommandError):
             raise latest
@@ -66,7 +66,7 @@ class FakeCluster(LiveCluster):
         raise CommandError(f"{namespace}/{name}: unknown to scheduler-1")
 
 
-def status_of(scene: Scene, placed: int = 8, *, alive: bool = True, **answers: Any) -> dict[str, Any]:
+def status_of(scene: Scene, placed: int = 8, *, alive: bool = True, **answers: Any) -> ClusterStatus:
     """What `status` says of an installation that has placed some of a scene's pods.
 
     Args:
@@ -81,7 +81,7 @@ def status_of(scene: Scene, placed: int = 8, *, alive: bool = True, **answers: A
         read_decision(time=time, pod=decision.key, node=decision.node)
         for decision, time in zip(reversed(chosen), times, strict=True)
     ]
-    live = LiveState(metrics_part(made.METRICS), decisions_part(items, made.NOW), ())
+    live = LiveState(summarize_metrics(made.METRICS), summarize_decisions(items, made.NOW))
     connection: Any = FakeConnection(made.installation(**answers))
     limits = CallerLimits()
     read = read_installations(connection, "https://api.example.com:6443", None, limits)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from scheduler import __version__
 from scheduler.catalog import CANARY_SUFFIX, operand_name, rebalancer_name
 from scheduler.config import redacted
@@ -29,9 +31,9 @@ from secondary_scheduler.clusterstatus.installations import (
     CallerLimits,
     Installations,
     installations_of,
+    instances_of,
 )
 from secondary_scheduler.clusterstatus.installed import is_schedulers, role_of
-from secondary_scheduler.clusterstatus.instances import instances_of
 from secondary_scheduler.clusterstatus.listing import list_items, name_of, part, parts, read_object
 from secondary_scheduler.yamltext import documents, dump_yaml
 
@@ -161,9 +163,9 @@ class Collector:
                 self._add_data(path, keep_configuration(parsed))
         self._add_logs(connection, pods)
         document = live_status(self.config, read, limits, self.namespace, self.asker)
-        for line in document["notShown"]:
+        for line in document.not_shown:
             self._note("status", line)
-        self._add_data(("status.yaml",), document)
+        self._add_data(("status.yaml",), msgspec.to_builtins(document))
         self._add_answers(read)
 
     def _list(

@@ -28,8 +28,14 @@ from secondary_scheduler.cli.rebalance import output as forms
 from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceRequest
 from secondary_scheduler.cli.snapshotfile import cluster_to_read
 from secondary_scheduler.clustersnapshot.reading import read_snapshot
-from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations, installations_of
-from secondary_scheduler.clusterstatus.instances import Instance, configuration_of, instances_of
+from secondary_scheduler.clusterstatus.installations import (
+    CallerLimits,
+    Installations,
+    Instance,
+    configuration_of,
+    installations_of,
+    instances_of,
+)
 from secondary_scheduler.files import read_text
 from secondary_scheduler.rebalancing import (
     MOVABLE_PODS,

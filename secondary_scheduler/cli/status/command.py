@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -23,7 +23,7 @@ from secondary_scheduler.cli.typed import require_apart
 from secondary_scheduler.cli.watching import INTERVAL, IntervalOption, WatchOption, require_watch, show_repeatedly
 
 if TYPE_CHECKING:
-    from secondary_scheduler.clusterstatus.health import State
+    from secondary_scheduler.clusterstatus.status import ClusterStatus, State
 
 _EXAMPLES = examples("status", "status --context prod -o wide", "status --watch", "status -n batch-scheduler -o json")
 _COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "failed": typer.colors.RED}
@@ -65,7 +65,7 @@ def status(
     except ConfigError as error:
         raise CommandError(printable(str(error))) from error
 
-    def look() -> dict[str, Any]:
+    def look() -> ClusterStatus:
         try:
             asker = asking_as(config, as_service_account)
             return read_status(config, namespace, everywhere=all_namespaces, asker=asker)
@@ -76,13 +76,13 @@ def status(
         show_repeatedly(lambda: _text(look(), output, several=True), interval)
     document = look()
     typer.echo(_text(document, output), nl=False)
-    if not document["instances"]:
+    if not document.instances:
         raise CommandError(_absence(document, namespace, everywhere=all_namespaces))
-    if document["state"] == "failed":
+    if document.state == "failed":
         raise typer.Exit(ExitCode.ERROR)
 
 
-def _text(document: dict[str, Any], output: FullOutputFormat, *, several: bool = False) -> str:
+def _text(document: ClusterStatus, output: FullOutputFormat, *, several: bool = False) -> str:
     if output.is_document:
         return ("---\n" if several and output is FullOutputFormat.YAML else "") + document_text(document, output)
     from secondary_scheduler.cli.status.rendering import lines, unpainted
@@ -93,11 +93,11 @@ def _text(document: dict[str, Any], output: FullOutputFormat, *, several: bool =
     return "".join(f"{line}\n" for line in fitted(shown))
 
 
-def _absence(document: dict[str, Any], namespace: str | None, *, everywhere: bool) -> str:
+def _absence(document: ClusterStatus, namespace: str | None, *, everywhere: bool) -> str:
     """Why no instance is shown."""
     from scheduler.catalog import OPERATOR_NAMESPACE
 
-    if document["notShown"]:
+    if document.not_shown:
         return "no scheduler may be seen: this user lacks the rights that are named above"
     if everywhere:
         return "no scheduler is installed in this cluster"

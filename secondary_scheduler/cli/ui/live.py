@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 from aiohttp import web
@@ -26,6 +26,7 @@ from secondary_scheduler.cli.snapshotfile import cluster_to_read, take_snapshot
 from secondary_scheduler.cli.ui.reading import RecordingScenes, SceneRequest, read_scene
 from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 from secondary_scheduler.clusterstatus.document import read_status
+from secondary_scheduler.clusterstatus.status import ClusterStatus
 from secondary_scheduler.clusterstatus.unknownpods import refuse_unknown
 from secondary_scheduler.views.asking import BadQuery
 from secondary_scheduler.views.pods import RunningPod, running_pod
@@ -69,7 +70,7 @@ class LiveCluster:
                 live = replace(request, files=[str(file)], now=time.time())
                 return read_scene(live, say, limits, title=self.context or config.server, origin=self.origin)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> ClusterStatus:
         """Return how the schedulers are: the document of `status`, of the scheduler's namespace where one is named.
 
         Raises:

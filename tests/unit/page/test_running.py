@@ -183,17 +183,17 @@ async def test_a_lease_says_who_leads_and_what_runs_and_not_more() -> None:
     page = health_page(await scheduler.reported())
     (instance,) = page.instances
     figures = {figure.title: figure.value for figure in instance.figures}
-    assert (figures["Leader"], figures["Replicas ready"], page.state) == ("pod-1", "not known", "ok")
+    assert (figures["Leader"], figures["Replicas ready"], page.status.state) == ("pod-1", "not known", "ok")
     assert ("configuration", "x runs") in instance.facts
-    assert any("your token is for this page only" in line for line in page.not_shown)
+    assert any("your token is for this page only" in line for line in page.status.not_shown)
 
 
 @pytest.mark.parametrize(("holder", "renewed"), [("", 0), ("pod-1_uid", 600)])
 async def test_a_lease_that_nobody_holds_is_a_failure(holder: str, renewed: int) -> None:
     page = health_page(await scheduler_of(holder, renewed).reported())
     (instance,) = page.instances
-    assert page.state == "failed"
-    assert [problem.subject for problem in instance.problems] == ["Lease"]
+    assert page.status.state == "failed"
+    assert [problem.subject for problem in instance.status.problems] == ["Lease"]
     assert not any("runs" in text for _, text in instance.facts)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from scheduler.answers import DecisionList
@@ -19,18 +20,22 @@ from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.output import FullOutputFormat, document_text
 from secondary_scheduler.cli.status.rendering import lines
 from secondary_scheduler.clusterstatus import asking, document, installations
-from secondary_scheduler.clusterstatus.asking import LiveState, decisions_part, metrics_part
+from secondary_scheduler.clusterstatus.asking import LiveState, summarize_decisions, summarize_metrics
 from secondary_scheduler.clusterstatus.document import status_document
 from secondary_scheduler.clusterstatus.forwarding import Answer, NoSuchPodError
-from secondary_scheduler.clusterstatus.installations import CallerLimits, read_installations
-from secondary_scheduler.clusterstatus.instances import instances_of
+from secondary_scheduler.clusterstatus.installations import CallerLimits, instances_of, read_installations
+from secondary_scheduler.clusterstatus.status import (
+    ClusterStatus,
+    ConfigurationHashes,
+    ShadowStatus,
+)
 from tests.support.answers import read_decision
 from tests.unit.cli.fakeapi import FakeConnection
 from tests.unit.cli.status import installation as made
 from tests.unit.cli.status.installation import HASH, NAMESPACE, NOW, POD, condition
 
 LIVE = LiveState(
-    metrics_part(made.METRICS), decisions_part(msgspec.convert(made.DECISIONS, DecisionList).items, NOW), ()
+    summarize_metrics(made.METRICS), summarize_decisions(msgspec.convert(made.DECISIONS, DecisionList).items, NOW)
 )
 
 
@@ -41,7 +46,7 @@ def document_of(
     namespace: str | None = None,
     *,
     everywhere: bool = False,
-) -> dict[str, Any]:
+) -> ClusterStatus:
     limits = CallerLimits()
     connection: Any = FakeConnection(answers, refused)
     read = read_installations(connection, "https://api:6443", namespace, limits, everywhere=everywhere)
@@ -50,18 +55,18 @@ def document_of(
     return status_document(read, instances, answered, limits, NOW)
 
 
-def shown(content: Mapping[str, Any], *, wide: bool = False) -> list[str]:
+def shown(content: ClusterStatus, *, wide: bool = False) -> list[str]:
     return list(lines(content, NOW, wide=wide))
 
 
-def problems(content: Mapping[str, Any]) -> list[tuple[str, str]]:
-    (instance,) = content["instances"]
-    return [(problem["severity"], problem["subject"]) for problem in instance["problems"]]
+def problems(content: ClusterStatus) -> list[tuple[str, str]]:
+    (instance,) = content.instances
+    return [(problem.severity, problem.subject) for problem in instance.problems]
 
 
 def test_a_healthy_installation_is_a_screen_without_noise() -> None:
     content = document_of(made.installation())
-    assert content["state"] == "ok"
+    assert content.state == "ok"
     assert shown(content) == [
         "https://api:6443: Kubernetes v1.34.4",
         "",
@@ -106,7 +111,7 @@ BAD = [
 @pytest.mark.parametrize(("answers", "subject"), BAD)
 def test_what_keeps_pods_from_being_placed_well_fails(answers: dict[str, Any], subject: str) -> None:
     content = document_of(made.installation(**answers))
-    assert content["state"] == "failed"
+    assert content.state == "failed"
     assert problems(content)[0] == ("failed", subject)
     text = shown(content)
     assert text[2] == f"{NAMESPACE}/cluster: FAILED"
@@ -133,7 +138,7 @@ WORRYING = [
 @pytest.mark.parametrize(("answers", "subject"), WORRYING)
 def test_what_is_worth_a_look_is_a_warning(answers: dict[str, Any], subject: str) -> None:
     content = document_of(made.installation(**answers))
-    assert content["state"] == "warning"
+    assert content.state == "warning"
     assert ("warning", subject) in problems(content)
 
 
@@ -146,8 +151,8 @@ def test_fewer_replicas_than_wanted_are_said_once_and_first() -> None:
 
 
 def test_a_source_that_the_scheduler_calls_stale_fails_before_the_condition_does() -> None:
-    metrics = metrics_part(made.METRICS.replace('9090"} 1.0', '9090"} 0.0'))
-    content = document_of(made.installation(), live=LiveState(metrics, {}, ()))
+    metrics = summarize_metrics(made.METRICS.replace('9090"} 1.0', '9090"} 0.0'))
+    content = document_of(made.installation(), live=LiveState(metrics))
     assert problems(content) == [("failed", "load")]
     assert any("STALE, newest sample 12 s old" in line for line in shown(content))
 
@@ -157,7 +162,7 @@ FAILING = "https://prometheus.example.com: not reachable"
 
 def test_reads_that_fail_are_a_warning_while_the_samples_are_fresh_still() -> None:
     content = document_of(made.installation(leases=[made.lease(load_data_message=FAILING)]))
-    assert (content["state"], problems(content)) == ("warning", [("warning", "load")])
+    assert (content.state, problems(content)) == ("warning", [("warning", "load")])
     assert f"  warning        load: reads fail, and its samples are fresh still: {FAILING}" in shown(content)
 
 
@@ -178,9 +183,9 @@ def test_nothing_that_only_a_living_scheduler_can_be_is_said_while_it_is_down(
         crs=[made.resource(*conditions)], deployments=[made.OPERATOR, made.deployment(ready=0)], leases=leases
     )
     content = document_of(answers, live=None)
-    (instance,) = content["instances"]
-    assert (content["state"], instance["alive"], instance["loadData"]) == ("failed", alive, None)
-    assert instance["configuration"] == {"wanted": HASH, "running": None}
+    (instance,) = content.instances
+    assert (content.state, instance.alive, instance.load_data) == ("failed", alive, None)
+    assert instance.configuration == ConfigurationHashes(HASH, None)
     text = " ".join(shown(content))
     runs = "none runs" if alive is False else "which runs is not reported"
     assert f"configuration  {HASH} is wanted; {runs}" in text
@@ -205,7 +210,7 @@ def test_a_scheduler_that_answers_is_alive_whatever_the_clocks_say() -> None:
     late = made.installation(leases=[made.lease(renewed="2026-11-24T11:59:20.000000Z")])
     for live, state in ((LIVE, "ok"), (None, "failed")):
         content = document_of(late, live=live)
-        assert (content["state"], content["instances"][0]["alive"]) == (state, live is not None)
+        assert (content.state, content.instances[0].alive) == (state, live is not None)
 
 
 def test_what_an_operator_wrote_that_is_down_is_said_to_be_of_then() -> None:
@@ -219,11 +224,11 @@ DEAD = made.METRICS.replace('name="secondary-scheduler"} 1.0', 'name="secondary-
 TAKEOVER = "no pod is scheduled until another one takes over"
 EARLIEST = f"{TAKEOVER}, at 2026-11-24T12:00:13Z at the earliest"
 GONE: dict[str, tuple[str, LiveState, str]] = {
-    "its pod was deleted": ("58", LiveState({}, {}, (), absent=True), f"the leader {POD} is gone: {EARLIEST}"),
-    "its container restarted": ("58", LiveState(metrics_part(DEAD), {}, ()), f"the leader {POD} is gone: {EARLIEST}"),
+    "its pod was deleted": ("58", LiveState(absent=True), f"the leader {POD} is gone: {EARLIEST}"),
+    "its container restarted": ("58", LiveState(summarize_metrics(DEAD)), f"the leader {POD} is gone: {EARLIEST}"),
     "it does not answer": (
         "37",
-        LiveState({}, {}, ("portforward",)),
+        LiveState(missing=("portforward",)),
         f"the leader {POD} has not renewed it for 23 s: {TAKEOVER}",
     ),
 }
@@ -233,11 +238,9 @@ GONE: dict[str, tuple[str, LiveState, str]] = {
 def test_a_leader_that_is_gone_fails_though_another_pod_is_ready(second: str, live: LiveState, message: str) -> None:
     lease = made.lease(renewed=f"2026-11-24T11:59:{second}.000000Z", load_data_fresh="true")
     content = document_of(made.installation(leases=[lease]), live=live)
-    (instance,) = content["instances"]
-    assert (content["state"], instance["alive"], instance["loadData"]) == ("failed", False, None)
-    assert [(each["severity"], each["subject"], each["message"]) for each in instance["problems"]] == [
-        ("failed", "Lease", message)
-    ]
+    (instance,) = content.instances
+    assert (content.state, instance.alive, instance.load_data) == ("failed", False, None)
+    assert [(each.severity, each.subject, each.message) for each in instance.problems] == [("failed", "Lease", message)]
     text = " ".join(shown(content))
     assert f"1 of 1 ready; {POD} last renewed the Lease {60 - int(second)} s ago" in text
     assert f"{HASH} is wanted; none runs" in text
@@ -248,39 +251,40 @@ def test_a_leader_that_is_gone_fails_though_another_pod_is_ready(second: str, li
 def test_a_lease_left_from_before_says_nothing_of_a_scheduler_that_elects_no_leader() -> None:
     alone = made.deployment(args=("--leader-elect=false",))
     answers = made.installation(deployments=[made.OPERATOR, alone])
-    content = document_of(answers, live=LiveState({}, {}, (), absent=True))
-    assert (content["state"], content["instances"][0]["alive"]) == ("ok", True)
+    content = document_of(answers, live=LiveState(absent=True))
+    assert (content.state, content.instances[0].alive) == ("ok", True)
 
 
 def test_a_leader_that_may_not_be_asked_and_renews_its_lease_leads() -> None:
     lease = made.lease(renewed="2026-11-24T11:59:58.000000Z")
-    content = document_of(made.installation(leases=[lease]), live=LiveState({}, {}, ("portforward",)))
-    assert (content["state"], content["instances"][0]["alive"]) == ("ok", True)
+    content = document_of(made.installation(leases=[lease]), live=LiveState(missing=("portforward",)))
+    assert (content.state, content.instances[0].alive) == ("ok", True)
 
 
 def test_a_rollout_is_shown_and_is_no_failure() -> None:
     rolling = made.resource(condition("Progressing", "True", "RollingOut", "Configuration x: 1 of 2 updated"))
     content = document_of(made.installation(crs=[rolling], leases=[made.lease(running="the former")]))
-    assert content["state"] == "ok"
+    assert content.state == "ok"
     assert any(line.startswith("  condition      Progressing=True  60 min  RollingOut") for line in shown(content))
 
 
 def test_a_removed_scheduler_is_no_failure() -> None:
     removed = made.resource(condition("Available", "False", "Removed"), managementState="Removed")
     content = document_of(made.installation(crs=[removed], deployments=[made.OPERATOR], leases=[]), live=None)
-    assert (content["state"], problems(content)) == ("ok", [])
+    assert (content.state, problems(content)) == ("ok", [])
 
 
 def test_a_scheduler_without_a_secondaryscheduler_is_an_instance_and_a_canary_is_not() -> None:
     direct = made.deployment(args=("--secure-port=10300", "--leader-elect-resource-name=mine"))
     answers = made.installation(crs=None, deployments=[direct], leases=[made.lease("mine")])
-    (instance,) = document_of(answers)["instances"]
-    assert (instance["kind"], instance["name"], instance["state"]) == ("Deployment", "secondary-scheduler", "ok")
-    assert (instance["leader"]["pod"], instance["configuration"]["running"]) == (POD, HASH)
-    assert instance["versions"]["operatorImage"] is None
+    (instance,) = document_of(answers).instances
+    assert (instance.kind, instance.name, instance.state) == ("Deployment", "secondary-scheduler", "ok")
+    assert instance.leader is not None
+    assert (instance.leader.pod, instance.configuration.running) == (POD, HASH)
+    assert instance.versions.operator_image is None
     canary = made.deployment("secondary-scheduler-canary")
-    (instance,) = document_of(made.installation(deployments=[made.OPERATOR, made.deployment(), canary]))["instances"]
-    assert instance["kind"] == "SecondaryScheduler"
+    (instance,) = document_of(made.installation(deployments=[made.OPERATOR, made.deployment(), canary])).instances
+    assert instance.kind == "SecondaryScheduler"
 
 
 BLIND = [made.CRS, made.CRS_OF_NAMESPACE, made.DEPLOYMENTS]
@@ -289,8 +293,8 @@ BLIND = [made.CRS, made.CRS_OF_NAMESPACE, made.DEPLOYMENTS]
 def test_who_may_read_leases_alone_sees_what_they_and_the_scheduler_show() -> None:
     leases = [made.lease(), made.lease("secondary-scheduler-canary"), lease_of_another()]
     content = document_of(made.installation(leases=leases), BLIND)
-    (instance,) = content["instances"]
-    assert (instance["kind"], instance["name"], instance["state"]) == ("Lease", "secondary-scheduler", "ok")
+    (instance,) = content.instances
+    assert (instance.kind, instance.name, instance.state) == ("Lease", "secondary-scheduler", "ok")
     text = shown(content)
     assert f"{NAMESPACE}/secondary-scheduler (as far as its Lease shows): ok" in text
     assert f"  replicas       not known; {POD} leads for 3 h" in text
@@ -302,13 +306,13 @@ def test_who_may_read_leases_alone_sees_what_they_and_the_scheduler_show() -> No
 
 
 def test_of_a_lease_alone_a_leader_that_is_gone_fails_too() -> None:
-    content = document_of(made.installation(), BLIND, live=LiveState({}, {}, (), absent=True))
-    assert (content["state"], problems(content)) == ("failed", [("failed", "Lease")])
+    content = document_of(made.installation(), BLIND, live=LiveState(absent=True))
+    assert (content.state, problems(content)) == ("failed", [("failed", "Lease")])
 
 
 def test_a_lease_that_an_uninstalled_scheduler_left_is_no_instance() -> None:
     content = document_of(made.installation(crs=[], deployments=[]))
-    assert content["instances"] == []
+    assert content.instances == []
 
 
 def lease_of_another() -> dict[str, Any]:
@@ -323,12 +327,12 @@ def test_the_worst_instance_comes_first() -> None:
     content = document_of(made.installation(crs=[made.resource(), degraded], deployments=deployments, leases=leases))
     titles = [line for line in shown(content) if line.endswith((": ok", ": FAILED"))]
     assert titles == [f"{NAMESPACE}/second: FAILED", f"{NAMESPACE}/cluster: ok"]
-    assert content["state"] == "failed"
+    assert content.state == "failed"
 
 
 def test_without_an_installation_nothing_is_invented() -> None:
     content = document_of({made.DEPLOYMENTS: [], made.LEASES: []})
-    assert (content["instances"], content["state"], content["notShown"]) == ([], "failed", [])
+    assert (content.instances, content.state, content.not_shown) == ([], "failed", [])
 
 
 RIGHTS = {
@@ -343,8 +347,8 @@ RIGHTS = {
 def test_without_a_right_everything_else_is_shown_and_one_line_names_it(refused: str, right: str) -> None:
     answers = {**made.installation(), made.CRS_OF_NAMESPACE: [made.resource()]}
     content = document_of(answers, [refused])
-    (instance,) = content["instances"]
-    assert (instance["name"], instance["state"]) == ("cluster", "ok")
+    (instance,) = content.instances
+    assert (instance.name, instance.state) == ("cluster", "ok")
     (line,) = [line for line in shown(content) if line.startswith("Not shown: ")]
     assert right in line
 
@@ -359,16 +363,16 @@ def test_one_namespace_is_asked_for_where_one_is_named_and_all_where_all_are_wan
         "/apis/coordination.k8s.io/v1/namespaces/batch/leases": [],
     }
     named = document_of(answers, [made.CRS], namespace=NAMESPACE)
-    assert ([each["name"] for each in named["instances"]], named["notShown"]) == (["cluster"], [])
+    assert ([each.name for each in named.instances], named.not_shown) == (["cluster"], [])
     everywhere = document_of(answers, everywhere=True)
-    assert [each["namespace"] for each in everywhere["instances"]] == [NAMESPACE, "batch"]
+    assert [each.namespace for each in everywhere.instances] == [NAMESPACE, "batch"]
 
 
 def test_no_text_of_the_cluster_steers_the_terminal_or_fills_it() -> None:
     evil = "\x1b[2J\x1b]0;owned\x07[red]" + "x" * 40_000
     degraded = made.resource(condition("Degraded", "True", "Bad\x1b[1m", evil))
     failed = read_decision(result="error", time="2026-11-24T11:59:00Z", node=None, message=evil)
-    live = LiveState(LIVE.metrics, decisions_part([failed], NOW), ())
+    live = LiveState(LIVE.metrics, summarize_decisions([failed], NOW), ())
     content = document_of(made.installation(crs=[degraded], leases=[made.lease(unread_resources=evil)]), live=live)
     text = shown(content, wide=True)
     assert not any(character < " " for line in text for character in line)
@@ -384,41 +388,19 @@ def test_an_object_of_an_unexpected_shape_ends_nothing(nonsense: Any) -> None:
         {**made.resource(name="b"), "status": nonsense},
     ]
     content = document_of(made.installation(crs=broken, leases=[{**made.lease(), "spec": nonsense}]))
-    assert len(content["instances"]) == 2
+    assert len(content.instances) == 2
     assert shown(content)
 
 
-def test_the_document_is_the_same_in_json_and_yaml_and_its_fields_are_kept() -> None:
+def test_the_document_is_the_same_in_json_and_yaml() -> None:
     content = document_of(made.installation())
     as_json, as_yaml = (document_text(content, form) for form in (FullOutputFormat.JSON, FullOutputFormat.YAML))
     assert json.loads(as_json) == yaml.safe_load(as_yaml)
-    assert list(content) == ["apiVersion", "kind", "time", "state", "cluster", "instances", "notShown"]
-    assert (content["apiVersion"], content["kind"]) == ("secondary-scheduler.io/v1", "Status")
-    (instance,) = content["instances"]
-    assert list(instance) == [
-        "namespace", "name", "kind", "state", "problems", "managementState", "conditions", "deployment",
-        "leaderElection", "leader", "alive", "rollout", "configuration", "profiles", "loadData", "unreadResources",
-        "versions", "loadSources", "queue", "rejectedBy", "attempts", "placements", "errors",
-    ]  # fmt: skip
-    assert instance["attempts"] == {
-        "sinceStart": {"error": 1, "scheduled": 42},
-        "last": {"count": 4, "seconds": 240.0, "results": {"error": 1, "scheduled": 2, "unschedulable": 1}},
-    }
-    assert instance["rejectedBy"] == {"NodeResourcesFit": 3, "TaintToleration": 1}
-    assert instance["placements"][0] == {"time": "2026-11-24T11:58:00Z", "pod": "shop/web", "node": "node-7"}
-    assert instance["loadSources"] == [
-        {
-            "source": "Prometheus:http://prometheus:9090",
-            "fresh": True,
-            "ageSeconds": 12.3,
-            "nodes": {"fresh": 20, "stale": 0, "absent": 1},
-        }
-    ]
 
 
 def test_a_source_that_was_never_read_has_no_age() -> None:
-    (source,) = metrics_part(made.METRICS.replace("12.34", "+Inf"))["load"]
-    assert source["ageSeconds"] is None
+    (source,) = summarize_metrics(made.METRICS.replace("12.34", "+Inf")).load
+    assert source.age_seconds is None
 
 
 CONFIG = ClientConfig(server="https://api:6443", namespace="default", source="test")
@@ -459,7 +441,7 @@ def test_what_a_scheduler_does_not_say_is_a_line_and_the_rest_is_shown(
 ) -> None:
     monkeypatch.setattr(asking, "fetch", FakeScheduler(**{**GOOD, **answers}).fetch)
     (state,) = asking.ask_all(CONFIG, [asking.Question(NAMESPACE, POD, 10259, is_ours=True)], NOW)
-    assert (bool(state.metrics), bool(state.attempts)) == had
+    assert (bool(state.metrics), bool(state.decisions)) == had
     assert state.absent == ("does not exist" in reason)
     assert len(state.missing) == bool(reason)
     assert reason in "".join(state.missing)
@@ -469,7 +451,7 @@ def test_a_long_refusal_keeps_the_right_that_is_missing(monkeypatch: pytest.Monk
     refusal = Answer(403, b"the token is not allowed to read this: " + b"x" * 400)
     monkeypatch.setattr(asking, "fetch", FakeScheduler(**{**GOOD, "metrics": refusal}).fetch)
     (state,) = asking.ask_all(CONFIG, [asking.Question(NAMESPACE, POD, 10259, is_ours=True)], NOW)
-    (line,) = shown({**document_of(made.installation()), "instances": [], "notShown": list(state.missing)})[2:]
+    (line,) = shown(replace(document_of(made.installation()), instances=[], not_shown=list(state.missing)))[2:]
     assert line.endswith("this user needs get on the path /metrics (nonResourceURLs)")
 
 
@@ -496,8 +478,8 @@ def test_a_tenants_scheduler_gets_no_token_unless_its_namespace_is_named(
     monkeypatch.setattr(asking, "fetch", scheduler.fetch)
     content = document.read_status(CONFIG, named, everywhere=everywhere and named is None)
     assert scheduler.asked == token_goes_to
-    assert {each["namespace"] for each in content["instances"]} == ({"team-a"} if named else {NAMESPACE, "team-a"})
-    assert any("in team-a: a scheduler's pod sees the token" in line for line in content["notShown"]) == (not named)
+    assert {each.namespace for each in content.instances} == ({"team-a"} if named else {NAMESPACE, "team-a"})
+    assert any("in team-a: a scheduler's pod sees the token" in line for line in content.not_shown) == (not named)
 
 
 def fake_connection(answers: Mapping[str, Any], refused: Collection[str] = ()) -> type[FakeConnection]:
@@ -570,13 +552,20 @@ secondary_scheduler_shadow_skipped_total{profile="mine",reason="queue"} 1200
 """
 
 
+def shadow_of(content: ClusterStatus) -> ShadowStatus:
+    profiles = content.instances[0].profiles
+    assert isinstance(profiles, list)
+    (profile,) = profiles
+    assert profile.scheduler_name == "mine"
+    assert profile.shadow
+    return profile.shadow
+
+
 def test_a_shadow_stands_beside_its_profile_with_its_differences_and_what_is_counted() -> None:
     answers = made.installation() | {made.CONFIG_MAP: {"data": {"config.yaml": SHADOWED}}}
-    live = LiveState(metrics_part(made.METRICS + COUNTS), {}, ())
+    live = LiveState(summarize_metrics(made.METRICS + COUNTS))
     content = document_of(answers, live=live)
-    (profile,) = content["instances"][0]["profiles"]
-    assert profile["schedulerName"] == "mine"
-    assert profile["shadow"]["compared"] == {
+    assert shadow_of(content).compared == {
         "sameNode": 640,
         "otherNode": 170,
         "onlyLivePlaced": 2,
@@ -592,5 +581,5 @@ def test_a_shadow_stands_beside_its_profile_with_its_differences_and_what_is_cou
 def test_what_a_shadow_counts_is_left_out_where_the_scheduler_does_not_answer() -> None:
     answers = made.installation() | {made.CONFIG_MAP: {"data": {"config.yaml": SHADOWED}}}
     content = document_of(answers, live=None)
-    assert content["instances"][0]["profiles"][0]["shadow"]["compared"] is None
+    assert shadow_of(content).compared is None
     assert any("trial is tried beside mine: NodeResourcesFit" in line for line in shown(content))

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
+from msgspec.structs import replace
 
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.status.rendering import lines
 from secondary_scheduler.cli.ui.app import Site, application
+from secondary_scheduler.clusterstatus.status import ClusterStatus, State
 from secondary_scheduler.views.scenes import Scene
 from tests.support.runningpages import FakeCluster, running_site, status_of
 from tests.support.scenes import write_scene
@@ -61,7 +63,7 @@ async def test_a_reader_begins_with_health_and_one_of_files_with_the_nodes(reade
 async def test_the_page_says_what_status_says(reader: Reader) -> None:
     shown = words_of(await reader.read("/health"))
     (document,) = reader.cluster.answers
-    assert isinstance(document, dict)
+    assert isinstance(document, ClusterStatus)
     text = list(lines(document, made.NOW, wide=False))
     for label in ("profile", "configuration", "rollout", "load", "attempts", "version"):
         first = next(line for line in text if line.startswith(f"  {label} "))
@@ -98,7 +100,7 @@ async def test_what_is_wrong_stands_first_and_a_leader_that_is_gone_does_not_lea
 async def test_who_sees_no_scheduler_is_not_told_that_one_failed(
     reader: Reader, scene: Scene, missing: list[str], words: str
 ) -> None:
-    nothing = {**status_of(scene), "instances": [], "state": "failed", "notShown": missing}
+    nothing = replace(status_of(scene), instances=[], state=State.FAILED, not_shown=missing)
     reader.cluster.answers.append(nothing)
     text = await reader.read("/health")
     assert "FAILED" not in text

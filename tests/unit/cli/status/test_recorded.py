@@ -1,0 +1,60 @@
+"""The document of `status` is what it was before it had a type: programs read it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from secondary_scheduler.cli.output import FullOutputFormat, document_text
+from secondary_scheduler.clusterstatus.asking import LiveState, summarize_metrics
+from secondary_scheduler.clusterstatus.status import ClusterStatus
+from tests.unit.cli.status import installation as made
+from tests.unit.cli.status.installation import condition
+from tests.unit.cli.status.test_status import BLIND, COUNTS, LIVE, SHADOWED, document_of
+
+RECORDED: dict[str, Any] = json.loads(Path("tests/data/status-0.2.0.json").read_text(encoding="utf-8"))
+SHADOW = made.installation() | {made.CONFIG_MAP: {"data": {"config.yaml": SHADOWED}}}
+DIRECT = made.deployment(args=("--secure-port=10300", "--leader-elect-resource-name=mine"))
+CASES: dict[str, dict[str, Any]] = {
+    "healthy": {"answers": made.installation()},
+    "a shadow that is counted": {
+        "answers": SHADOW,
+        "live": LiveState(summarize_metrics(made.METRICS + COUNTS), LIVE.decisions),
+    },
+    "a shadow, and no answer": {"answers": SHADOW, "live": None},
+    "only the Lease may be read": {"answers": made.installation(), "refused": BLIND},
+    "an unreadable configuration": {
+        "answers": made.installation(config_map={"data": {"config.yaml": "profiles: 7"}}),
+    },
+    "without a SecondaryScheduler": {
+        "answers": made.installation(crs=None, deployments=[DIRECT], leases=[made.lease("mine")]),
+    },
+    "removed": {
+        "answers": made.installation(
+            crs=[made.resource(managementState="Removed")], deployments=[made.OPERATOR], leases=[]
+        ),
+        "live": None,
+    },
+    "degraded, and its load is stale": {
+        "answers": made.installation(
+            crs=[made.resource(condition("Degraded", "True", "ConfigInvalid", "no such plugin"))],
+            leases=[made.lease(load_data_fresh="false", load_data_message="away", unread_resources="podgroups")],
+        ),
+    },
+    "without a scheduler": {"answers": {made.DEPLOYMENTS: [], made.LEASES: []}},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_document_is_the_recorded_one(case: str) -> None:
+    text = document_text(document_of(**CASES[case]), FullOutputFormat.JSON)
+    assert text == json.dumps(RECORDED[case], indent=2) + "\n"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_who_reads_the_document_gets_the_status(case: str) -> None:
+    assert msgspec.convert(RECORDED[case], ClusterStatus) == document_of(**CASES[case])
