@@ -1,9 +1,11 @@
-"""Which running scheduler is asked, and its answers: for `explain` and `ui`."""
+"""The running schedulers that a command asks, and their answers."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -14,7 +16,7 @@ from secondary_scheduler.cli.errors import CommandError, printable
 if TYPE_CHECKING:
     from scheduler.answers import DecisionList, Document
     from scheduler.kube.client import ClientConfig
-    from secondary_scheduler.clusterstatus.forwarding import Answer
+    from secondary_scheduler.clusterstatus.schedulerclient import Answer, SchedulerPod
     from secondary_scheduler.clusterstatus.unknownpods import AskedSchedulers
 
 PORT = 10259
@@ -24,8 +26,8 @@ _CHANGE_SECONDS = 5.0
 """For which a Lease that nobody holds is looked at again: at a rollout the old leader releases it, and the new one sees
 that after up to a retry period (2 s)."""
 _LOOK_SECONDS = 0.5
-_NOT_SERVED = "404: Not Found"
-"""What the scheduler's server says to a path that it does not know."""
+_NOT_SERVED = re.compile(r"(404:? (page )?not found)?", re.IGNORECASE)
+"""What a server says to a path that it does not know, and not to a pod or a node that it does not know."""
 
 
 class UnknownPodError(CommandError):
@@ -42,46 +44,46 @@ class UnknownPodError(CommandError):
 
 @dataclass(frozen=True, slots=True)
 class Schedulers:
-    """Pods of schedulers that can be asked.
+    """Schedulers that can be asked.
 
     Attributes:
-        namespace: theirs.
-        pods: their names, at least one.
+        pods: at least one, all of one namespace.
         chosen: whether the user named the pod.
-        asker: whose token is shown to them; None for the user's own.
     """
 
-    config: ClientConfig
-    namespace: str
-    pods: tuple[str, ...]
-    port: int
+    pods: tuple[SchedulerPod, ...]
     chosen: bool
-    asker: ClientConfig | None = None
 
-    def answers(self, path: str, query: Mapping[str, str], right: str, form: type[D]) -> Iterator[D]:
-        """Yield the answers.
+    @property
+    def config(self) -> ClientConfig:
+        """Of the user who asks."""
+        return self.pods[0].config
 
-        A scheduler that cannot be asked ends nothing as long as another answers.
+    def answers(self, path: str, query: Mapping[str, str], right: str, form: type[D]) -> list[D | CommandError]:
+        """Return each one's answer, or why it has none; all are asked at the same time.
 
         Args:
             path: on their HTTPS port.
             query: of the request.
             right: what the user needs, in words, such as `get pods in namespace shop`.
             form: of the answers.
+        """
+
+        async def ask_each() -> list[D | CommandError]:
+            return list(await asyncio.gather(*(self._ask(pod, path, query, right, form) for pod in self.pods)))
+
+        return asyncio.run(ask_each())
+
+    def answer(self, path: str, query: Mapping[str, str], right: str, form: type[D]) -> D:
+        """Return the answer of the only scheduler; arguments as of `answers`.
 
         Raises:
-            CommandError: none of them answers; the text is about the first.
+            CommandError: they are several, or it has none.
         """
-        problems: list[CommandError] = []
-        for pod in self.pods:
-            try:
-                answer = self._ask(pod, path, query, right, form)
-            except CommandError as error:
-                problems.append(error)
-            else:
-                yield answer
-        if len(problems) == len(self.pods):
-            raise problems[0]
+        (answer,) = self.only().answers(path, query, right, form)
+        if isinstance(answer, CommandError):
+            raise answer
+        return answer
 
     def about_pod(self, namespace: str, name: str, why_not: str | None = None) -> DecisionList:
         """Return the answer of the scheduler that knows a pod.
@@ -99,12 +101,15 @@ class Schedulers:
 
         path = f"/debug/decisions/namespaces/{quote(namespace, safe='')}"
         query = {"pod": name} if why_not is None else {"pod": name, "node": why_not}
-        names: dict[str, None] = {}
-        for answer in self.answers(path, query, f"get pods in namespace {namespace}", DecisionList):
+        answers = self.answers(path, query, f"get pods in namespace {namespace}", DecisionList)
+        lists = [answer for answer in answers if not isinstance(answer, CommandError)]
+        for answer in lists:
             if answer.items or answer.waiting or (answer.why_not and answer.why_not.verdict):
                 return answer
-            names |= dict.fromkeys(answer.scheduler_names)
-        raise UnknownPodError(namespace, name, AskedSchedulers(self.pods, tuple(names)))
+        if not lists:
+            raise next(answer for answer in answers if isinstance(answer, CommandError))
+        names = dict.fromkeys(name for answer in lists for name in answer.scheduler_names)
+        raise UnknownPodError(namespace, name, AskedSchedulers(tuple(pod.name for pod in self.pods), tuple(names)))
 
     def only(self) -> Schedulers:
         """Return these, if they are one.
@@ -113,43 +118,37 @@ class Schedulers:
             CommandError: they are several.
         """
         if len(self.pods) > 1:
-            pods = ", ".join(self.pods)
-            raise CommandError(
-                f"several schedulers lead in namespace {self.namespace}: name one with --scheduler-pod ({pods})"
-            )
+            names, place = ", ".join(pod.name for pod in self.pods), self.pods[0].namespace
+            raise CommandError(f"several schedulers lead in namespace {place}: name one with --scheduler-pod ({names})")
         return self
 
-    def _ask(self, pod: str, path: str, query: Mapping[str, str], right: str, form: type[D]) -> D:
-        from secondary_scheduler.clusterstatus.forwarding import NoSuchPodError, get, read_answer
+    async def _ask(
+        self, pod: SchedulerPod, path: str, query: Mapping[str, str], right: str, form: type[D]
+    ) -> D | CommandError:
+        from secondary_scheduler.clusterstatus.schedulerclient import NoSuchPodError, RefusedAnswerError
 
-        place = f"{self.namespace}/{pod}"
         try:
-            answer = get(self.config, self.namespace, pod, self.port, path, query, asker=self.asker)
+            return await pod.ask(path, query, form, f"to {right}")
+        except RefusedAnswerError as error:
+            return CommandError(f"{error}{self._advice(error.answer)}")
         except NoSuchPodError as error:
             if self.chosen:
-                raise
-            raise CommandError(
-                f"the leader {place} is gone, and another one takes over when its Lease ends: ask again in some seconds"
-            ) from error
-        if answer.status != 200:
-            raise CommandError(
-                f"{place} answers {answer.refusal(f'to {right}', _absent(answer))}{self._advice(answer)}"
+                return error
+            return CommandError(
+                f"the leader {pod.place} is gone, and another one takes over when its Lease ends: ask again in some "
+                "seconds"
             )
-        return read_answer(answer.body, form, f"{place} port {self.port}")
+        except CommandError as error:
+            return error
 
     def _advice(self, answer: Answer) -> str:
+        if answer.status == 404 and _NOT_SERVED.fullmatch(answer.reason):
+            return "; it does not serve this: it is older, or runs with --decision-history=0"
         if answer.status != 503 or "does not lead" not in answer.reason:
             return ""
         if self.chosen:
             return "; leave --scheduler-pod out to ask the one that leads"
         return "; the leader is changing: ask again"
-
-
-def _absent(answer: Answer) -> str:
-    """Why a path is not served; "" where something that it names does not exist."""
-    return (
-        "it does not serve this: it is older, or runs with --decision-history=0" if _NOT_SERVED in answer.reason else ""
-    )
 
 
 def find_schedulers(
@@ -169,21 +168,36 @@ def find_schedulers(
     Raises:
         CommandError: there is none, or the cluster does not say.
     """
-    from scheduler.catalog import OPERATOR_NAMESPACE
-    from scheduler.kube.client import ConfigError, KubeError
+    from scheduler.kube.client import ConfigError
     from secondary_scheduler.cli.connecting import load_connection
-    from secondary_scheduler.cli.refusals import refusal
     from secondary_scheduler.cli.serviceaccounts import asking_as
 
     try:
         config = load_connection(kubeconfig, context)
-        place = namespace or OPERATOR_NAMESPACE
-        pods = (pod,) if pod else tuple(_leaders(config, place, command))
     except ConfigError as error:
         raise CommandError(printable(str(error))) from error
+    return schedulers_in(config, namespace, pod, port, asking_as(config, account), command)
+
+
+def schedulers_in(
+    config: ClientConfig, namespace: str | None, pod: str | None, port: int, asker: ClientConfig | None, command: str
+) -> Schedulers:
+    """As `find_schedulers`, over a connection; they are shown the token of `asker`, if there is one.
+
+    Raises:
+        CommandError: there is none, or the cluster does not say.
+    """
+    from scheduler.catalog import OPERATOR_NAMESPACE
+    from scheduler.kube.client import KubeError
+    from secondary_scheduler.cli.refusals import refusal
+    from secondary_scheduler.clusterstatus.schedulerclient import SchedulerPod
+
+    place = namespace or OPERATOR_NAMESPACE
+    try:
+        names = [pod] if pod else _leaders(config, place, command)
     except KubeError as error:
         raise refusal(error, config.server) from error
-    return Schedulers(config, place, pods, port, pod is not None, asking_as(config, account))
+    return Schedulers(tuple(SchedulerPod(config, place, name, port, asker) for name in names), pod is not None)
 
 
 def _leaders(config: ClientConfig, namespace: str, command: str) -> list[str]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
 from scheduler.answers import Decision, DecisionList
-from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives import TimestampError, parse_time
-from secondary_scheduler.clusterstatus.forwarding import Answer, NoSuchPodError, fetch, read_answer
+from secondary_scheduler.clusterstatus.schedulerclient import NoSuchPodError, RefusedAnswerError, SchedulerPod
 from secondary_scheduler.clusterstatus.status import LoadSourceStatus, RecentAttempts, RecentError, RecentPlacement
 from secondary_scheduler.errors import CommandError
 
@@ -39,22 +38,6 @@ _MAX_ERRORS = 10
 _MAX_PLACEMENTS = 10
 _MAX_LINES = 200_000
 Sample = tuple[Mapping[str, str], float]
-
-
-@dataclass(frozen=True)
-class Question:
-    """A scheduler to ask.
-
-    Attributes:
-        pod: the one that leads.
-        port: its `--secure-port`.
-        is_ours: whether it has decisions to show.
-    """
-
-    namespace: str
-    pod: str
-    port: int
-    is_ours: bool
 
 
 @dataclass(frozen=True)
@@ -109,30 +92,23 @@ class LiveState:
         return False if self.absent else self.metrics.leads if self.metrics else None
 
 
-def ask_all(
-    config: ClientConfig, questions: Sequence[Question], now: datetime, asker: ClientConfig | None = None
-) -> list[LiveState]:
-    """Return what each scheduler answers, in order; one that does not answer says so in `missing`. They are asked with
-    the credentials of `asker`, if there is one."""
+def ask_all(schedulers: Iterable[SchedulerPod], now: datetime) -> list[LiveState]:
+    """Return what each scheduler answers, in order; one that does not answer says so in `missing`."""
 
     async def ask_each() -> list[LiveState]:
-        return list(await asyncio.gather(*(_ask(config, question, now, asker) for question in questions)))
+        return list(await asyncio.gather(*(_ask(scheduler, now) for scheduler in schedulers)))
 
     return asyncio.run(ask_each())
 
 
-async def _ask(config: ClientConfig, question: Question, now: datetime, asker: ClientConfig | None) -> LiveState:
-    place = f"{question.namespace}/{question.pod}"
-
-    async def get(path: str, **query: str) -> Answer:
-        return await fetch(config, question.namespace, question.pod, question.port, path, query, asker=asker)
-
+async def _ask(scheduler: SchedulerPod, now: datetime) -> LiveState:
+    place = scheduler.place
     missing: list[str] = []
     metrics: MetricsSummary | None = None
     decisions: DecisionsSummary | None = None
     absent = False
     try:
-        answer = await get("/metrics")
+        answer = await scheduler.get("/metrics", {})
         if answer.is_unknown_user:
             refusal = answer.refusal("get on the paths /metrics and /debug/decisions", "")
             return LiveState(missing=(f"queue, attempts and load by source: {place} answers {refusal}",))
@@ -141,16 +117,16 @@ async def _ask(config: ClientConfig, question: Question, now: datetime, asker: C
         else:
             refusal = answer.refusal("get on the path /metrics (nonResourceURLs)", "it serves no metrics")
             missing.append(f"queue and load by source: {place} answers {refusal}")
-        if question.is_ours:
-            answer = await get("/debug/decisions", limit=str(_DECISIONS))
-            if answer.status == 200:
-                decisions = summarize_decisions(read_answer(answer.body, DecisionList, place).items, now)
-            elif answer.status != 404:
-                refusal = answer.refusal("get on the path /debug/decisions (nonResourceURLs)", "")
-                missing.append(f"last attempts and errors: {place} answers {refusal}")
+        if scheduler.is_ours:
+            path, query = "/debug/decisions", {"limit": str(_DECISIONS)}
+            last = await scheduler.ask(path, query, DecisionList, f"get on the path {path} (nonResourceURLs)")
+            decisions = summarize_decisions(last.items, now)
     except NoSuchPodError as error:
         absent = True
         missing.append(f"queue, attempts and load by source: {error}")
+    except RefusedAnswerError as error:
+        if error.answer.status != 404:
+            missing.append(f"last attempts and errors: {error}")
     except CommandError as error:
         subject = "last attempts and errors" if metrics else "queue, attempts and load by source"
         missing.append(f"{subject}: {error}")

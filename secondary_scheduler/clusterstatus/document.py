@@ -29,7 +29,7 @@ from scheduler.config import (
 )
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives import format_time
-from secondary_scheduler.clusterstatus.asking import LiveState, MetricsSummary, Question, ask_all
+from secondary_scheduler.clusterstatus.asking import LiveState, MetricsSummary, ask_all
 from secondary_scheduler.clusterstatus.health import is_silent, problems_of, worst
 from secondary_scheduler.clusterstatus.installations import (
     CallerLimits,
@@ -44,6 +44,7 @@ from secondary_scheduler.clusterstatus.installations import (
     place_of,
 )
 from secondary_scheduler.clusterstatus.listing import first_names, part, parts
+from secondary_scheduler.clusterstatus.schedulerclient import SchedulerPod
 from secondary_scheduler.clusterstatus.status import (
     AttemptCounts,
     ClusterIdentity,
@@ -98,21 +99,30 @@ def live_status(
             f"queue, attempts and load by source in {first_names(unasked)}: a scheduler's pod sees the token of who "
             "asks, so name a namespace that you trust with --namespace"
         )
-    questions = questions_to(instances, trusted)
-    answers = ask_all(config, list(questions.values()), now, asker) if questions else []
+    schedulers = schedulers_to_ask(config, instances, trusted, asker)
+    answers = ask_all(schedulers.values(), now) if schedulers else []
     for answer in answers:
         for line in answer.missing:
             limits.note(line)
-    return status_document(read, instances, dict(zip(questions, answers, strict=True)), limits, now)
+    return status_document(read, instances, dict(zip(schedulers, answers, strict=True)), limits, now)
 
 
-def questions_to(instances: Iterable[Instance], trusted: str) -> dict[Place, Question]:
+def schedulers_to_ask(
+    config: ClientConfig, instances: Iterable[Instance], trusted: str, asker: ClientConfig | None
+) -> dict[Place, SchedulerPod]:
     """Return who is to be asked, by the instance's place: the leaders in the one namespace that the caller trusts."""
     return {
         # The pod is where the Deployment is, which is where the SecondaryScheduler is, too.
-        each.place: Question(trusted, each.leader, each.port, each.kind == "Lease" or each.flavour.is_ours)
-        for each in instances
-        if each.leader and each.place[0] == trusted
+        instance.place: SchedulerPod(
+            config,
+            trusted,
+            instance.leader,
+            instance.port,
+            asker,
+            is_ours=instance.kind == "Lease" or instance.flavour.is_ours,
+        )
+        for instance in instances
+        if instance.leader and instance.place[0] == trusted
     }
 
 

@@ -16,15 +16,6 @@ _MAX_LEASES = 500
 _MAX_LEADERS = 10
 
 
-def leading_pods(connection: SyncConnection, namespace: str) -> list[str]:
-    """Return the names of the pods that lead, of all instances in a namespace.
-
-    Raises:
-        KubeError: its Leases cannot be listed.
-    """
-    return holders_of(schedulers_leases(connection, namespace))
-
-
 def installed_elsewhere(connection: SyncConnection) -> str:
     """Return `; schedulers are installed in …` with the namespaces, for an error; "" where there are none, or they may
     not be seen.

@@ -22,10 +22,10 @@ from scheduler.answers import DecisionList
 from scheduler.kube.client import ClientConfig, KubeClient, KubeError, api_path
 from scheduler.operand import SECURE_PORT
 from secondary_scheduler.clusterstatus.document import read_status, status_document
-from secondary_scheduler.clusterstatus.forwarding import fetch, read_answer
 from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations, Instance
 from secondary_scheduler.clusterstatus.installed import holder_of
 from secondary_scheduler.clusterstatus.listing import read_object
+from secondary_scheduler.clusterstatus.schedulerclient import SchedulerPod
 from secondary_scheduler.clusterstatus.status import ClusterStatus
 from secondary_scheduler.clusterstatus.unknownpods import AskedSchedulers, refuse_unknown
 from secondary_scheduler.errors import CommandError, printable
@@ -135,12 +135,10 @@ class RunningScheduler:
 
     async def _ask(self, config: ClientConfig, namespace: str, name: str) -> RunningPod:
         leader = await self._leader()
+        scheduler = SchedulerPod(config, self.lease.namespace, leader, SECURE_PORT)
         path = f"/debug/decisions/namespaces/{quote(namespace, safe='')}"
-        answer = await fetch(config, self.lease.namespace, leader, SECURE_PORT, path, {"pod": name})
-        place = f"{self.lease.namespace}/{leader}"
-        if answer.status != 200:
-            raise CommandError(f"{place} answers {answer.refusal(f'to get pods in namespace {namespace}', '')}")
-        pod = running_pod(read_answer(answer.body, DecisionList, place))
+        right = f"to get pods in namespace {namespace}"
+        pod = running_pod(await scheduler.ask(path, {"pod": name}, DecisionList, right))
         if pod.last is None and pod.waiting is None:
             schedulers = AskedSchedulers((leader,), pod.scheduler_names)
             read = partial(refuse_unknown, config, _COMMAND, namespace, name, schedulers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
@@ -22,9 +23,7 @@ from secondary_scheduler.cli.errors import CommandError, InputError
 from secondary_scheduler.cli.installedconfigurations import keep_configuration
 from secondary_scheduler.cli.refusals import explained
 from secondary_scheduler.cli.shapes import Each, Fields, Table, scalars
-from secondary_scheduler.clusterstatus.asking import Question
-from secondary_scheduler.clusterstatus.document import live_status, questions_to
-from secondary_scheduler.clusterstatus.forwarding import get
+from secondary_scheduler.clusterstatus.document import live_status, schedulers_to_ask
 from secondary_scheduler.clusterstatus.installations import (
     KIND,
     MAX_INSTANCES,
@@ -35,6 +34,7 @@ from secondary_scheduler.clusterstatus.installations import (
 )
 from secondary_scheduler.clusterstatus.installed import is_schedulers, role_of
 from secondary_scheduler.clusterstatus.listing import list_items, name_of, part, parts, read_object
+from secondary_scheduler.clusterstatus.schedulerclient import SchedulerPod
 from secondary_scheduler.yamltext import documents, dump_yaml
 
 _TIMEOUT: Final = 20.0
@@ -230,19 +230,19 @@ class Collector:
 
     def _add_answers(self, read: Installations) -> None:
         ours = [each for each in instances_of(read) if each.lease and is_schedulers(each.lease)]
-        questions = questions_to(ours, self.namespace)
-        if not questions:
+        schedulers = schedulers_to_ask(self.config, ours, self.namespace, self.asker)
+        if not schedulers:
             self._note("explain", "none of our schedulers is seen to lead here, so that none was asked")
-        for question in questions.values():
+        for scheduler in schedulers.values():
             for path, right in _ASKED.items():
-                self._add_answer(question, path, right)
+                self._add_answer(scheduler, path, right)
 
-    def _add_answer(self, question: Question, path: str, right: str) -> None:
-        pod, query = question.pod, {"limit": str(_MAX_DECISIONS)}
-        file = ("explain", pod, f"{path.rpartition('/')[2]}.json")
+    def _add_answer(self, scheduler: SchedulerPod, path: str, right: str) -> None:
+        file = ("explain", scheduler.name, f"{path.rpartition('/')[2]}.json")
 
         def add() -> None:
-            answer = get(self.config, self.namespace, pod, question.port, path, query, asker=self.asker)
+            # As it is: what another version says of itself is worth having, too.
+            answer = asyncio.run(scheduler.get(path, {"limit": str(_MAX_DECISIONS)}))
             if answer.status != 200:
                 raise CommandError(answer.refusal(right, "it does not serve this"))
             self._add_data(file, json.loads(answer.body))

@@ -297,10 +297,10 @@ def explain_node(
         kubeconfig, context, scheduler_namespace, scheduler_pod, port, account=as_service_account
     ).only()
     path = f"/debug/nodes/{quote(name, safe='')}"
-    answer = _only(schedulers, path, {}, f"get the node {name}", NodeReport)
+    answer = schedulers.answer(path, {}, f"get the node {name}", NodeReport)
     last_chosen, query, right = None, {"limit": str(limit)}, "list pods in all namespaces"
     try:
-        last_chosen = _only(schedulers, f"{path}/decisions", query, right, DecisionList).items
+        last_chosen = schedulers.answer(f"{path}/decisions", query, right, DecisionList).items
     except CommandError as error:
         typer.echo(f"the pods that were placed there are not named: {error}", err=True)
     answer = replace(answer, last_chosen=last_chosen)
@@ -341,13 +341,9 @@ def _about_pods(schedulers: Schedulers, path: str, namespace: str | None, limit:
     """What the scheduler answers about the pods of a namespace; None: of all."""
     query = {"limit": str(limit)}
     if namespace is None:
-        return _only(schedulers, path, query, "list pods in all namespaces", form)
+        return schedulers.answer(path, query, "list pods in all namespaces", form)
     right = f"list pods in namespace {namespace}"
-    return _only(schedulers, f"{path}/namespaces/{quote(namespace, safe='')}", query, right, form)
-
-
-def _only(schedulers: Schedulers, path: str, query: dict[str, str], right: str, form: type[D]) -> D:
-    return next(schedulers.answers(path, query, right, form))
+    return schedulers.answer(f"{path}/namespaces/{quote(namespace, safe='')}", query, right, form)
 
 
 def _end(valid: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +24,7 @@ from secondary_scheduler.cli.watching import INTERVAL, IntervalOption, WatchOpti
 
 if TYPE_CHECKING:
     from scheduler.kube.client import ClientConfig
+    from secondary_scheduler.cli.schedulers import Schedulers
 
 _EXAMPLES = examples(
     "top nodes", "top nodes --sort-by requests -l pool=batch", "top nodes --watch", "top nodes -o json"
@@ -66,22 +68,25 @@ def nodes(
     scheduler is asked through the API server, by a forwarded port of its pod. Exit code 1: nodes cannot be listed.
     """
     require_watch(call, watch=watch)
-    from scheduler.catalog import OPERATOR_NAMESPACE
     from scheduler.kube.client import ConfigError, KubeError
     from secondary_scheduler.cli.connecting import load_connection
     from secondary_scheduler.cli.refusals import refusal
+    from secondary_scheduler.cli.schedulers import schedulers_in
     from secondary_scheduler.cli.serviceaccounts import asking_as
 
     try:
         config = load_connection(kubeconfig, context)
     except ConfigError as error:
         raise CommandError(printable(str(error))) from error
-    place = scheduler_namespace or OPERATOR_NAMESPACE
 
     def look() -> str:
+        asker = asking_as(config, as_service_account)
+
+        def find() -> Schedulers:
+            return schedulers_in(config, scheduler_namespace, scheduler_pod, port, asker, "top")
+
         try:
-            asker = asking_as(config, as_service_account)
-            document = _read(config, asker, selector, place, scheduler_pod, port, sort_by)
+            document = _read(config, selector, find, sort_by)
         except KubeError as error:
             raise refusal(error, config.server) from error
         return _text(document, output, several=watch)
@@ -91,25 +96,16 @@ def nodes(
     typer.echo(look(), nl=False)
 
 
-def _read(
-    config: ClientConfig,
-    asker: ClientConfig | None,
-    selector: str,
-    namespace: str,
-    pod: str | None,
-    port: int,
-    key: SortKey,
-) -> NodeUsageList:
+def _read(config: ClientConfig, selector: str, find: Callable[[], Schedulers], key: SortKey) -> NodeUsageList:
     from scheduler.catalog import DEFAULT_KUBERNETES, nearest_kubernetes
     from scheduler.config import ClusterVersions, kubernetes_minor
     from scheduler.kube.client import Forbidden, SyncConnection
     from secondary_scheduler.cli.top.reading import Loads, PodSums, read_loads, read_nodes, read_pods
     from secondary_scheduler.cli.top.usage import usage_document
-    from secondary_scheduler.clusterstatus.installed import installed_elsewhere, leading_pods, server_version
+    from secondary_scheduler.clusterstatus.installed import server_version
 
     missing: list[str] = []
     pods: PodSums | None = None
-    leaders = [pod] if pod else []
     connection = SyncConnection(config, timeout=_TIMEOUT, user_agent="secondary-scheduler/top")
     try:
         shown = read_nodes(connection, selector)
@@ -118,24 +114,17 @@ def _read(
             pods = read_pods(connection, DEFAULT_KUBERNETES if minor is None else nearest_kubernetes(minor))
         except Forbidden:
             missing.append("requests and pods: this user needs to list pods in all namespaces")
-        try:
-            leaders = leaders or leading_pods(connection, namespace)
-            if not leaders:
-                missing.append(
-                    printable(
-                        f"load: no scheduler leads in namespace {namespace}; name its namespace with "
-                        f"--scheduler-namespace{installed_elsewhere(connection)}"
-                    )
-                )
-        except Forbidden:
-            missing.append(f"load: this user needs to list leases in namespace {namespace}")
     finally:
         connection.close()
     if pods is not None and pods.unreadable:
         missing.append(f"requests of {pods.unreadable} pods, which cannot be read")
     if pods is not None and not pods.complete:
         missing.append("further pods: too many to be counted")
-    loads = read_loads(config, namespace, leaders, port, asker) if leaders else Loads()
+    loads = Loads()
+    try:
+        loads = read_loads(find())
+    except CommandError as error:
+        missing.append(f"load: {error}")
     return usage_document(shown, pods, loads, missing, key, datetime.now(UTC))
 
 

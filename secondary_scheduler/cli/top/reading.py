@@ -4,23 +4,20 @@ the running scheduler sees it: its `/debug/nodes`, through a forwarded port (doc
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
 from scheduler.answers import NodeLoadReport, SourceLoads
 from scheduler.catalog import KubernetesVersion
-from scheduler.kube.client import ClientConfig, SyncConnection, api_path
+from scheduler.kube.client import SyncConnection, api_path
 from scheduler.kube.model import Node, Pod, pod_requests
 from scheduler.kube.primitives import QuantityError, quantity_milli_value, quantity_value
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.clusterstatus.forwarding import fetch, read_answer
+from secondary_scheduler.cli.schedulers import Schedulers
 from secondary_scheduler.clusterstatus.listing import list_raw
-
-PATH = "/debug/nodes"
 
 
 @dataclass
@@ -36,39 +33,16 @@ class Loads:
     missing: list[str] = field(default_factory=list)
 
 
-def read_loads(
-    config: ClientConfig, namespace: str, pods: Sequence[str], port: int, asker: ClientConfig | None = None
-) -> Loads:
-    """Ask these pods of a namespace, all at the same time; with the credentials of `asker`, if there is one."""
-
-    async def ask_each() -> list[Sequence[SourceLoads] | str]:
-        return list(await asyncio.gather(*(_ask(config, namespace, pod, port, asker) for pod in pods)))
-
+def read_loads(schedulers: Schedulers) -> Loads:
+    """Ask each for the nodes' load."""
     loads = Loads()
-    for answer in asyncio.run(ask_each()):
-        if isinstance(answer, str):
-            loads.missing.append(answer)
-        else:
-            for source in answer:
-                loads.sources.setdefault(source.source, source)
+    for answer in schedulers.answers("/debug/nodes", {}, "get nodes", NodeLoadReport):
+        if isinstance(answer, CommandError):
+            loads.missing.append(f"load: {answer}")
+            continue
+        for source in answer.sources:
+            loads.sources.setdefault(source.source, source)
     return loads
-
-
-async def _ask(
-    config: ClientConfig, namespace: str, pod: str, port: int, asker: ClientConfig | None
-) -> Sequence[SourceLoads] | str:
-    place = f"{namespace}/{pod}"
-    try:
-        answer = await fetch(config, namespace, pod, port, PATH, {}, asker=asker)
-    except CommandError as error:
-        return f"load: {error}"
-    if answer.status != 200:
-        refusal = answer.refusal("to get nodes", "it is an older version, or not this project's scheduler")
-        return f"load: {place} answers {refusal}"
-    try:
-        return read_answer(answer.body, NodeLoadReport, place).sources
-    except CommandError as error:
-        return f"load: {error}"
 
 
 _NODES_PER_PAGE, _PODS_PER_PAGE = 250, 500

@@ -12,7 +12,7 @@ import pytest
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.serviceaccounts import asking_as
-from secondary_scheduler.clusterstatus.forwarding import Answer
+from secondary_scheduler.clusterstatus.schedulerclient import Answer
 from tests.support.simulating import run
 
 

@@ -13,9 +13,8 @@ import pytest
 
 from scheduler.kube.client import ClientConfig, KubeError
 from scheduler.kube.primitives import format_time
-from secondary_scheduler.clusterstatus.forwarding import Answer
+from secondary_scheduler.clusterstatus.schedulerclient import Answer, SchedulerPod
 from secondary_scheduler.errors import CommandError
-from secondary_scheduler.page import running
 from secondary_scheduler.page.rights import NamespacedName
 from secondary_scheduler.page.running import RunningScheduler, as_visitor
 from secondary_scheduler.views.guarding import Refused
@@ -213,11 +212,11 @@ async def test_the_leader_is_asked_as_the_visitor(
 ) -> None:
     questions: list[tuple[Any, ...]] = []
 
-    async def fetch(config: ClientConfig, *question: Any) -> Answer:
-        questions.append((config.token, *question))
+    async def get(pod: SchedulerPod, *question: Any) -> Answer:
+        questions.append((pod.config.token, pod.asker, pod.place, pod.port, *question))
         return answer
 
-    monkeypatch.setattr(running, "fetch", fetch)
+    monkeypatch.setattr(SchedulerPod, "get", get)
     refusal = ""
     try:
         pod = await scheduler_of("pod-1_uid").ask("theirs", "me", "shop", "web 1")
@@ -227,7 +226,7 @@ async def test_the_leader_is_asked_as_the_visitor(
         refusal = str(error)
     assert (problem in refusal) if problem else refusal == ""
     path = "/debug/decisions/namespaces/shop"
-    assert questions == [("theirs", "scheduling", "pod-1", 10259, path, {"pod": "web 1"})]
+    assert questions == [("theirs", None, "scheduling/pod-1", 10259, path, {"pod": "web 1"})]
 
 
 @pytest.mark.parametrize(("holder", "problem"), [("", "no replica of the scheduler leads"), (None, "cannot be read")])

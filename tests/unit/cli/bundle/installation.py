@@ -13,9 +13,9 @@ from scheduler.kube.client.errors import api_error
 from secondary_scheduler.cli.bundle import collecting
 from secondary_scheduler.cli.bundle.archive import Members
 from secondary_scheduler.cli.bundle.collecting import Collector
-from secondary_scheduler.clusterstatus import asking, installations
-from secondary_scheduler.clusterstatus.forwarding import Answer
+from secondary_scheduler.clusterstatus import installations
 from secondary_scheduler.clusterstatus.listing import name_of
+from secondary_scheduler.clusterstatus.schedulerclient import Answer, SchedulerPod
 
 NAMESPACE = "schedulers"
 Json = dict[str, Any]
@@ -268,15 +268,12 @@ class FakeScheduler:
         self._answers.update(answers)
         self.asked: list[tuple[str, str, str]] = []
 
-    def get(self, _: Any, namespace: str, pod: str, port: int, path: str, *__: Any, **___: Any) -> Answer:
-        self.asked.append((namespace, pod, path))
+    async def get(self, pod: SchedulerPod, path: str, query: Mapping[str, str]) -> Answer:
+        self.asked.append((pod.namespace, pod.name, path))
         answer = self._answers[path]
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-    async def fetch(self, *arguments: Any, **options: Any) -> Answer:
-        return self.get(*arguments, **options)
 
 
 def collect(
@@ -294,8 +291,7 @@ def collect(
     answering = scheduler or FakeScheduler(answers or {})
     for module in (collecting, installations):
         monkeypatch.setattr(module, "SyncConnection", lambda *_, **__: connection)
-    monkeypatch.setattr(collecting, "get", answering.get)
-    monkeypatch.setattr(asking, "fetch", answering.fetch)
+    monkeypatch.setattr(SchedulerPod, "get", lambda *question: answering.get(*question))
     config = ClientConfig(server="https://127.0.0.1:1", token=token)
     collector = Collector(config, None, NAMESPACE, "2026-11-24T10:00:00Z", lambda _: None)
     members = collector.collect()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.clusterstatus.forwarding import Answer
+from secondary_scheduler.clusterstatus.schedulerclient import Answer
 from tests.unit.cli.bundle.installation import CONFIGURATION, LOGS, PAGES, collect, everything, objects
 
 CANARY = "canary7f3a9b2c4d5e6f70"

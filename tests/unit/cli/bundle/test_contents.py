@@ -20,7 +20,7 @@ from secondary_scheduler.cli.bundle.archive import Members, safe_name, write_arc
 from secondary_scheduler.cli.bundle.collecting import whole_lines
 from secondary_scheduler.cli.bundle.redaction import MAX_SECRETS
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.clusterstatus.forwarding import Answer
+from secondary_scheduler.clusterstatus.schedulerclient import Answer
 from tests.unit.cli.bundle.installation import (
     DECISION,
     LOGS,

@@ -16,8 +16,7 @@ from secondary_scheduler.cli import connecting, schedulers as asked
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.explain import command
 from secondary_scheduler.cli.schedulers import Schedulers
-from secondary_scheduler.clusterstatus import forwarding
-from secondary_scheduler.clusterstatus.forwarding import Answer, NoSuchPodError
+from secondary_scheduler.clusterstatus.schedulerclient import Answer, NoSuchPodError, SchedulerPod
 from tests.support.answers import API, decision, decisions, waiting
 from tests.support.simulating import run
 
@@ -33,11 +32,9 @@ class Tunnel:
         self.asked: list[tuple[str, str, dict[str, str]]] = []
         self.respond: Respond = lambda pod, path, query: NOTHING
 
-    def get(
-        self, config: Any, namespace: str, pod: str, port: int, path: str, query: dict[str, str], *, asker: Any
-    ) -> Answer:
-        self.asked.append((pod, path, query))
-        answer = self.respond(pod, path, query)
+    async def get(self, pod: SchedulerPod, path: str, query: dict[str, str]) -> Answer:
+        self.asked.append((pod.name, path, query))
+        answer = self.respond(pod.name, path, query)
         if isinstance(answer, Exception):
             raise answer
         if isinstance(answer, tuple):
@@ -48,13 +45,13 @@ class Tunnel:
 @pytest.fixture
 def tunnel(monkeypatch: pytest.MonkeyPatch) -> Tunnel:
     fake = Tunnel()
-    monkeypatch.setattr(forwarding, "get", fake.get)
+    monkeypatch.setattr(SchedulerPod, "get", lambda *question: fake.get(*question))
     return fake
 
 
 def schedulers(*pods: str, chosen: bool = False) -> Schedulers:
     config = ClientConfig(server="http://127.0.0.1:1", namespace="shop")
-    return Schedulers(config, "ns", pods, 10259, chosen)
+    return Schedulers(tuple(SchedulerPod(config, "ns", pod, 10259) for pod in pods), chosen)
 
 
 def about(schedulers_asked: Schedulers, why_not: str | None = None) -> dict[str, Any]:
@@ -136,7 +133,7 @@ class ChangingLeader:
         self.now, self._held_at, self._ours = 100.0, held_at, ours
         monkeypatch.setattr(SyncConnection, "get", lambda _, path, *more: self.answer(path))
         monkeypatch.setattr(asked, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self._sleep))
-        monkeypatch.setattr(connecting, "load_connection", lambda *_: schedulers().config)
+        monkeypatch.setattr(connecting, "load_connection", lambda *_: schedulers("any").config)
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -153,7 +150,7 @@ class ChangingLeader:
 
 def test_while_the_leader_changes_the_next_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ChangingLeader(monkeypatch, held_at=103.0)
-    assert asked.find_schedulers(None, None, "ns", None, 10259).pods == ("s-2",)
+    assert asked.find_schedulers(None, None, "ns", None, 10259).pods == schedulers("s-2").pods
     assert cluster.now == 103.0
 
 

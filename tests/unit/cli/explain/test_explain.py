@@ -9,7 +9,7 @@ import pytest
 
 from secondary_scheduler.cli.explain.rendering import pod_lines, write
 from secondary_scheduler.cli.output import FullOutputFormat
-from secondary_scheduler.clusterstatus.installed import leading_pods
+from secondary_scheduler.clusterstatus.installed import holders_of, schedulers_leases
 from tests.support import answers
 
 SINCE = "2026-11-24T09:00:00Z"
@@ -179,4 +179,4 @@ def lease(holder: str | None, *, ours: bool = True) -> dict[str, Any]:
     ],
 )
 def test_the_leases_of_our_schedulers_name_the_pods_that_lead(leases: list[dict[str, Any]], pods: list[str]) -> None:
-    assert leading_pods(FakeConnection(*leases), "ns") == pods  # type: ignore[arg-type]
+    assert holders_of(schedulers_leases(FakeConnection(*leases), "ns")) == pods  # type: ignore[arg-type]

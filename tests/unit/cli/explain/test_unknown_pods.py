@@ -13,8 +13,7 @@ import pytest
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli.explain import command
 from secondary_scheduler.cli.schedulers import Schedulers
-from secondary_scheduler.clusterstatus import forwarding
-from secondary_scheduler.clusterstatus.forwarding import Answer
+from secondary_scheduler.clusterstatus.schedulerclient import Answer, SchedulerPod
 from tests.support.answers import decisions, tried_again
 from tests.support.simulating import Result, run
 from tests.unit.scheduler.load.fakes import FakeService, send
@@ -66,22 +65,21 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the scheduler answers about a pod, by name; it knows no other pod, but judges each that has a node."""
     known: dict[str, Any] = {}
 
-    def get(
-        config: Any, namespace: str, scheduler: str, port: int, path: str, query: dict[str, str], **_: Any
-    ) -> Answer:
+    async def get(pod: SchedulerPod, path: str, query: Mapping[str, str]) -> Answer:
         answer = decisions(waiting=None, schedulerNames=["secondary-scheduler"], history=HISTORY)
         if "node" in query:
             answer["whyNot"] = {"node": query["node"], "placedOn": "n1", "problem": None, "verdict": VERDICT}
         return Answer(200, json.dumps(known.get(query["pod"], answer)).encode())
 
-    monkeypatch.setattr(forwarding, "get", get)
+    monkeypatch.setattr(SchedulerPod, "get", get)
     return known
 
 
 def explained(monkeypatch: pytest.MonkeyPatch, objects: Mapping[str, Any], *arguments: str) -> Result:
     cluster = Cluster(objects)
     config = ClientConfig(server=cluster.url, namespace="shop")
-    monkeypatch.setattr(command, "find_schedulers", lambda *_, **__: Schedulers(config, "ns", ("s-1",), 10259, False))
+    schedulers = Schedulers((SchedulerPod(config, "ns", "s-1", 10259),), False)
+    monkeypatch.setattr(command, "find_schedulers", lambda *_, **__: schedulers)
     try:
         return run("explain", *arguments)
     finally:

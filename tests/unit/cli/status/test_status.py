@@ -19,11 +19,11 @@ from secondary_scheduler.cli import app
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.output import FullOutputFormat, document_text
 from secondary_scheduler.cli.status.rendering import lines
-from secondary_scheduler.clusterstatus import asking, document, installations
-from secondary_scheduler.clusterstatus.asking import LiveState, summarize_decisions, summarize_metrics
+from secondary_scheduler.clusterstatus import document, installations
+from secondary_scheduler.clusterstatus.asking import LiveState, ask_all, summarize_decisions, summarize_metrics
 from secondary_scheduler.clusterstatus.document import status_document
-from secondary_scheduler.clusterstatus.forwarding import Answer, NoSuchPodError
 from secondary_scheduler.clusterstatus.installations import CallerLimits, instances_of, read_installations
+from secondary_scheduler.clusterstatus.schedulerclient import Answer, NoSuchPodError, SchedulerPod
 from secondary_scheduler.clusterstatus.status import (
     ClusterStatus,
     ConfigurationHashes,
@@ -413,12 +413,17 @@ class FakeScheduler:
         self._answers = answers
         self.asked: set[str] = set()
 
-    async def fetch(self, _config: Any, namespace: str, _pod: str, _port: int, path: str, *_: Any, **__: Any) -> Answer:
-        self.asked.add(namespace)
+    async def get(self, pod: SchedulerPod, path: str, query: Mapping[str, str]) -> Answer:
+        self.asked.add(pod.namespace)
         answer = self._answers[path.rpartition("/")[2]]
         if isinstance(answer, CommandError):
             raise answer
         return answer
+
+    def serve(self, monkeypatch: pytest.MonkeyPatch) -> FakeScheduler:
+        """Let it answer from here on."""
+        monkeypatch.setattr(SchedulerPod, "get", lambda *question: self.get(*question))
+        return self
 
 
 GOOD = {"metrics": Answer(200, made.METRICS.encode()), "decisions": Answer(200, json.dumps(made.DECISIONS).encode())}
@@ -439,8 +444,8 @@ ANSWERS: list[tuple[dict[str, Any], tuple[bool, bool], str]] = [
 def test_what_a_scheduler_does_not_say_is_a_line_and_the_rest_is_shown(
     monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], had: tuple[bool, bool], reason: str
 ) -> None:
-    monkeypatch.setattr(asking, "fetch", FakeScheduler(**{**GOOD, **answers}).fetch)
-    (state,) = asking.ask_all(CONFIG, [asking.Question(NAMESPACE, POD, 10259, is_ours=True)], NOW)
+    FakeScheduler(**{**GOOD, **answers}).serve(monkeypatch)
+    (state,) = ask_all([SchedulerPod(CONFIG, NAMESPACE, POD, 10259)], NOW)
     assert (bool(state.metrics), bool(state.decisions)) == had
     assert state.absent == ("does not exist" in reason)
     assert len(state.missing) == bool(reason)
@@ -449,8 +454,8 @@ def test_what_a_scheduler_does_not_say_is_a_line_and_the_rest_is_shown(
 
 def test_a_long_refusal_keeps_the_right_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = Answer(403, b"the token is not allowed to read this: " + b"x" * 400)
-    monkeypatch.setattr(asking, "fetch", FakeScheduler(**{**GOOD, "metrics": refusal}).fetch)
-    (state,) = asking.ask_all(CONFIG, [asking.Question(NAMESPACE, POD, 10259, is_ours=True)], NOW)
+    FakeScheduler(**{**GOOD, "metrics": refusal}).serve(monkeypatch)
+    (state,) = ask_all([SchedulerPod(CONFIG, NAMESPACE, POD, 10259)], NOW)
     (line,) = shown(replace(document_of(made.installation()), instances=[], not_shown=list(state.missing)))[2:]
     assert line.endswith("this user needs get on the path /metrics (nonResourceURLs)")
 
@@ -473,9 +478,8 @@ def test_a_tenants_scheduler_gets_no_token_unless_its_namespace_is_named(
         "/apis/apps/v1/deployments": [made.OPERATOR, made.deployment(), moved(made.deployment())],
     }
     answers = {**made.installation(crs=[made.resource(), moved(made.resource())]), **tenants}
-    scheduler = FakeScheduler(**GOOD)
+    scheduler = FakeScheduler(**GOOD).serve(monkeypatch)
     monkeypatch.setattr(installations, "SyncConnection", fake_connection(answers))
-    monkeypatch.setattr(asking, "fetch", scheduler.fetch)
     content = document.read_status(CONFIG, named, everywhere=everywhere and named is None)
     assert scheduler.asked == token_goes_to
     assert {each.namespace for each in content.instances} == ({"team-a"} if named else {NAMESPACE, "team-a"})
@@ -508,7 +512,7 @@ def test_the_exit_code_says_whether_all_is_well(
     monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], refused: list[str], code: int, form: str
 ) -> None:
     monkeypatch.setattr(installations, "SyncConnection", fake_connection(answers, refused))
-    monkeypatch.setattr(asking, "fetch", FakeScheduler(**GOOD).fetch)
+    FakeScheduler(**GOOD).serve(monkeypatch)
     monkeypatch.setattr("secondary_scheduler.cli.connecting.load_connection", lambda *_: CONFIG)
     words = ["status", "-o", form]
     done = CliRunner().invoke(app.build(words), words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,11 +17,10 @@ from scheduler.catalog import DEFAULT_KUBERNETES
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli import app
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.cli.top import reading as asking
 from secondary_scheduler.cli.top.reading import Loads, read_nodes, read_pods
 from secondary_scheduler.cli.top.rendering import lines
 from secondary_scheduler.cli.top.usage import NodeUsageList, SortKey, usage_document
-from secondary_scheduler.clusterstatus.forwarding import Answer
+from secondary_scheduler.clusterstatus.schedulerclient import Answer, SchedulerPod
 from tests.support.answers import API
 from tests.unit.cli.fakeapi import FakeConnection
 from tests.unit.cli.status.installation import NOW
@@ -182,10 +181,10 @@ LEASE = {
 SHOWN = [
     ([], Answer(200, REPORT), "", "35%"),
     (["/api/v1/pods"], Answer(200, REPORT), "this user needs to list pods in all namespaces", "35%"),
-    ([LEASES], Answer(200, REPORT), "this user needs to list leases in namespace", "not shown"),
+    ([LEASES], Answer(200, REPORT), "this user needs to list leases", "not shown"),
     ([], Answer(403, b"the token is not allowed"), "this user needs to get nodes", "not shown"),
     ([], Answer(403, b"a bearer token is needed"), "with --as-service-account (it needs to get nodes)", "not shown"),
-    ([], Answer(404, b""), "an older version", "not shown"),
+    ([], Answer(404, b""), "it is older", "not shown"),
     ([], Answer(200, json.dumps({**API, "sources": 3}).encode()), "cannot read its answer", "not shown"),
     ([], Answer(200, json.dumps({**API, "sources": []}).encode()), "", "not measured"),
 ]
@@ -205,12 +204,12 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Any:
             def close(self) -> None:
                 pass
 
-        async def fetch(_config: Any, _namespace: str, of: str, _port: int, path: str, *_: Any, **__: Any) -> Answer:
-            assert (of, path) == ("leader", "/debug/nodes")
+        async def get(pod: SchedulerPod, path: str, query: Mapping[str, str]) -> Answer:
+            assert (pod.name, path) == ("leader", "/debug/nodes")
             return answer
 
         monkeypatch.setattr(kube, "SyncConnection", Connection)
-        monkeypatch.setattr(asking, "fetch", fetch)
+        monkeypatch.setattr(SchedulerPod, "get", get)
         monkeypatch.setattr("secondary_scheduler.cli.connecting.load_connection", lambda *_: CONFIG)
         return CliRunner().invoke(app.build(words), words)
 

@@ -1,4 +1,4 @@
-"""One request to a port of a pod, through the API server (`pods/portforward`).
+"""A running scheduler, asked through the API server: a request to a port of its pod (`pods/portforward`).
 
 The way in was chosen in docs/adr/0025: it works with every login, needs no Service and no route to the pod, and nothing
 of it can break the cluster. The tunnel leads to the pod that the API server knows by this name, so the certificate in
@@ -12,7 +12,7 @@ import contextlib
 import http.client
 import socket
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 from urllib.parse import urlencode
 
@@ -38,10 +38,6 @@ D = TypeVar("D", bound=Document)
 class _Head(msgspec.Struct, rename="camel"):
     api_version: str
     scheduler_version: str = ""
-
-
-class NoSuchPodError(CommandError):
-    """The pod does not exist, or no longer."""
 
 
 class Answer(NamedTuple):
@@ -109,64 +105,100 @@ def read_answer(body: bytes, form: type[D], place: str) -> D:
         ) from error
 
 
-def get(
-    config: ClientConfig,
-    namespace: str,
-    pod: str,
-    port: int,
-    path: str,
-    query: Mapping[str, str],
-    *,
-    asker: ClientConfig | None = None,
-) -> Answer:
-    """GET a path of a pod's HTTPS port as the kubeconfig's user, or as `asker`, whose `source` then names it.
+class NoSuchPodError(CommandError):
+    """The pod does not exist, or no longer."""
 
-    Raises:
-        NoSuchPodError: there is no such pod.
-        CommandError: the API server refuses the tunnel, or the pod does not answer.
+
+class RefusedAnswerError(CommandError):
+    """The scheduler answers something else than 200.
+
+    Attributes:
+        answer: what.
     """
-    return asyncio.run(fetch(config, namespace, pod, port, path, query, asker=asker))
+
+    def __init__(self, text: str, answer: Answer) -> None:
+        self.answer = answer
+        super().__init__(text)
 
 
-async def fetch(
-    config: ClientConfig,
-    namespace: str,
-    pod: str,
-    port: int,
-    path: str,
-    query: Mapping[str, str],
-    *,
-    asker: ClientConfig | None = None,
-) -> Answer:
-    """As `get`, for a caller with more than one question at a time."""
-    target = f"{path}?{urlencode(query)}" if query else path
-    credentials = Credentials(config)
-    tunnelled = api_path("v1", "pods", namespace=namespace, name=pod, subresource="portforward")
-    authorization = credentials.authorization()
-    headers = {"Authorization": authorization} if authorization else {}
-    place = f"pod {namespace}/{pod}"
-    try:
-        async with (
-            aiohttp.ClientSession() as session,
-            asyncio.timeout(_CONNECT_SECONDS + _ANSWER_SECONDS),
-            session.ws_connect(
-                f"{config.server.rstrip('/')}{tunnelled}?ports={port}",
-                protocols=(_PROTOCOL,),
-                headers=headers,
-                max_msg_size=1 << 20,
-                server_hostname=config.tls_server_name,
-                ssl=credentials.ssl_context() if credentials.secure else True,
-            ) as tunnel,
-        ):
-            answer = await _exchange(tunnel, asker or config, f"{place} port {port}", target)
-            return answer if asker is None else answer._replace(asker=asker.source)
-    except aiohttp.WSServerHandshakeError as error:
-        if error.status == 404:
-            raise NoSuchPodError(f"{place} does not exist") from error
-        raise CommandError(_refusal(error.status, namespace, place)) from error
-    except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        reason = connection_error("GET", tunnelled, error, sent=True)
-        raise CommandError(printable(f"{place}: port {port} cannot be reached: {reason}")) from error
+@dataclass(frozen=True, slots=True)
+class SchedulerPod:
+    """A scheduler that can be asked.
+
+    Attributes:
+        config: of who forwards a port of the pod.
+        port: its `--secure-port`.
+        asker: whose token it sees, and whom a message names by its `source`; None: of `config`.
+        is_ours: whether it has decisions to show.
+    """
+
+    config: ClientConfig
+    namespace: str
+    name: str
+    port: int
+    asker: ClientConfig | None = None
+    is_ours: bool = True
+
+    @property
+    def place(self) -> str:
+        """Its namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+    async def ask(self, path: str, query: Mapping[str, str], form: type[D], right: str, absent: str = "") -> D:
+        """Return an answer.
+
+        Args:
+            path: on its port.
+            query: of the request.
+            form: of the answer.
+            right: what the asker needs, in words, such as `to get pods in namespace shop`.
+            absent: why the path may not be served.
+
+        Raises:
+            RefusedAnswerError: it answers with another status than 200.
+            CommandError: the API server refuses the tunnel, the pod does not answer, or something else.
+        """
+        answer = await self.get(path, query)
+        if answer.status != 200:
+            raise RefusedAnswerError(f"{self.place} answers {answer.refusal(right, absent)}", answer)
+        return read_answer(answer.body, form, self.place)
+
+    async def get(self, path: str, query: Mapping[str, str]) -> Answer:
+        """GET a path.
+
+        Raises:
+            NoSuchPodError: there is no such pod.
+            CommandError: the API server refuses the tunnel, or the pod does not answer.
+        """
+        config = self.config
+        target = f"{path}?{urlencode(query)}" if query else path
+        credentials = Credentials(config)
+        tunnelled = api_path("v1", "pods", namespace=self.namespace, name=self.name, subresource="portforward")
+        authorization = credentials.authorization()
+        headers = {"Authorization": authorization} if authorization else {}
+        pod = f"pod {self.place}"
+        try:
+            async with (
+                aiohttp.ClientSession() as session,
+                asyncio.timeout(_CONNECT_SECONDS + _ANSWER_SECONDS),
+                session.ws_connect(
+                    f"{config.server.rstrip('/')}{tunnelled}?ports={self.port}",
+                    protocols=(_PROTOCOL,),
+                    headers=headers,
+                    max_msg_size=1 << 20,
+                    server_hostname=config.tls_server_name,
+                    ssl=credentials.ssl_context() if credentials.secure else True,
+                ) as tunnel,
+            ):
+                answer = await _exchange(tunnel, self.asker or config, f"{pod} port {self.port}", target)
+                return answer if self.asker is None else answer._replace(asker=self.asker.source)
+        except aiohttp.WSServerHandshakeError as error:
+            if error.status == 404:
+                raise NoSuchPodError(f"{pod} does not exist") from error
+            raise CommandError(_refusal(error.status, self.namespace, pod)) from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            reason = connection_error("GET", tunnelled, error, sent=True)
+            raise CommandError(printable(f"{pod}: port {self.port} cannot be reached: {reason}")) from error
 
 
 def _refusal(status: int, namespace: str, place: str) -> str:
