@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import UNSET, UnsetType
 
+from scheduler.answers import Document
 from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.kubeoptions import (
     AllNamespacesOption,
@@ -23,6 +25,15 @@ if TYPE_CHECKING:
 
 _EXAMPLES = examples("version", "version --client", "version --context prod -o json")
 _TIMEOUT = 15.0
+
+
+class Version(Document, frozen=True, kw_only=True):
+    """The command line's version, and what a cluster runs; the latter is missing where none was asked."""
+
+    client: str
+    kubernetes: str | UnsetType = UNSET
+    server: str | UnsetType = UNSET
+    components: list[InstalledComponent] | UnsetType = UNSET
 
 
 def register(parent: typer.Typer) -> None:
@@ -48,9 +59,9 @@ def version(
 
     require_apart(call, "namespace", "all_namespaces")
     require_apart(call, "client", "namespace", "all_namespaces", "kubeconfig", "context")
-    document: dict[str, Any] = {"apiVersion": "secondary-scheduler.io/v1", "kind": "Version", "client": __version__}
+    known = Version(client=__version__)
     if client:
-        _write(document, output)
+        _write(known, output)
         return
     from scheduler.catalog import OPERATOR_NAMESPACE
 
@@ -59,11 +70,9 @@ def version(
         kubernetes, server, components, missing = _ask(kubeconfig, context, searched)
     except CommandError:
         # What is known without the cluster, as kubectl does.
-        _write(document, output)
+        _write(known, output)
         raise
-    document |= {"kubernetes": kubernetes, "server": server}
-    document["components"] = [component.to_dict() for component in components]
-    _write(document, output)
+    _write(Version(client=__version__, kubernetes=kubernetes, server=server, components=components), output)
     if missing:
         typer.echo(printable(f"operators and schedulers are not shown: {missing}"), err=True)
     elif not components:
@@ -97,15 +106,15 @@ def _ask(
         connection.close()
 
 
-def _write(document: dict[str, Any], output: FullOutputFormat) -> None:
+def _write(document: Version, output: FullOutputFormat) -> None:
     if output.is_document:
         typer.echo(document_text(document, output), nl=False)
         return
-    lines = [f"Client Version: {document['client']}"]
-    if "kubernetes" in document:
-        lines.append(f"Kubernetes Version: {document['kubernetes']} ({document['server']})")
-    for component in document.get("components", ()):
-        place = f"{component['namespace']}/{component['name']}"
-        lines.append(f"{component['role'].capitalize()}: {component['image']} ({place}, {component['ready']} ready)")
+    lines = [f"Client Version: {document.client}"]
+    if document.kubernetes:
+        lines.append(f"Kubernetes Version: {document.kubernetes} ({document.server})")
+    for component in document.components or ():
+        place = f"{component.namespace}/{component.name}"
+        lines.append(f"{component.role.capitalize()}: {component.image} ({place}, {component.ready} ready)")
     for line in fitted(map(printable, lines)):
         typer.echo(line)

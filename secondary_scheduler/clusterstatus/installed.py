@@ -5,8 +5,9 @@ that lead, by their Leases.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH
 from scheduler.kube.client import KubeError, SyncConnection, api_path
@@ -67,8 +68,7 @@ def holder_of(lease: Mapping[str, Any], *, ours_only: bool = True) -> str:
 _ROLES = {"kube-scheduler": "scheduler", "secondary-scheduler-operator": "operator"}
 
 
-@dataclass(frozen=True, order=True)
-class InstalledComponent:
+class InstalledComponent(Struct, frozen=True, order=True):
     """A Deployment of ours, or of the Go originals.
 
     Attributes:
@@ -81,10 +81,6 @@ class InstalledComponent:
     name: str
     image: str
     ready: str
-
-    def to_dict(self) -> dict[str, str]:
-        """For documents."""
-        return asdict(self)
 
 
 def server_version(connection: SyncConnection) -> str:

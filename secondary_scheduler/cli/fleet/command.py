@@ -11,7 +11,7 @@ import typer
 
 from secondary_scheduler.cli import completers
 from secondary_scheduler.cli.errors import ExitCode
-from secondary_scheduler.cli.fleet.results import FleetPlan, Operation, StackResult, exit_code
+from secondary_scheduler.cli.fleet.results import FleetPlan, FleetResult, Operation, StackResult, exit_code
 from secondary_scheduler.cli.kubeoptions import FullOutputOption
 from secondary_scheduler.cli.output import FullOutputFormat, document_text, examples
 from secondary_scheduler.cli.reading import require_writable
@@ -175,7 +175,7 @@ def _run(
     if markdown is not None:
         markdown.write_text(comment(plan.operation, results), encoding="utf-8")
     if output.is_document:
-        typer.echo(document_text(report.document(plan.operation, results), output), nl=False)
+        typer.echo(document_text(FleetResult(operation=plan.operation, stacks=results), output), nl=False)
     else:
         report.print_table(Console(), plan.operation, results)
     code = exit_code(results, previewed=plan.previews)

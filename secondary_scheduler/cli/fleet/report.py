@@ -1,9 +1,8 @@
-"""The table for people and the document for programs."""
+"""The table for people, and the comment on a pull request."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -51,50 +50,6 @@ def print_table(console: Console, operation: Operation, results: Sequence[StackR
     for result in results:
         for drift in result.drift:
             console.print(f"{result.stack}: {drift.line()}", markup=False, highlight=False, soft_wrap=True)
-
-
-def document(operation: Operation, results: Sequence[StackResult]) -> dict[str, Any]:
-    """Everything that is known."""
-    return {
-        "apiVersion": "secondary-scheduler.io/v1",
-        "kind": "FleetResult",
-        "operation": str(operation),
-        "stacks": [_stack(result) for result in results],
-    }
-
-
-def _stack(result: StackResult) -> dict[str, Any]:
-    return {
-        "stack": result.stack,
-        "wave": result.wave,
-        "cluster": result.cluster,
-        "result": str(result.outcome),
-        "changes": dict(result.changes),
-        "seconds": round(result.seconds, 1),
-        "reason": result.reason,
-        "resources": [
-            {
-                "operation": resource.operation,
-                "type": resource.type,
-                "name": resource.name,
-                "properties": list(resource.properties),
-            }
-            for resource in result.resources
-        ],
-        "messages": list(result.messages),
-        "gate": [{"check": check.name, "passed": check.passed, "found": check.detail} for check in result.gate],
-        "outputs": result.outputs,
-        "drift": [
-            {
-                "object": drift.object,
-                "field": drift.field,
-                "change": str(drift.change),
-                "manager": drift.manager,
-                "repair": drift.repair,
-            }
-            for drift in result.drift
-        ],
-    }
 
 
 LIMIT = 65_535

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct, field
+
+from scheduler.answers import Document
 from secondary_scheduler.cli.errors import ExitCode
 
 _SHOWN_OPERATIONS = ("create", "update", "replace", "delete", "import")
@@ -56,8 +59,7 @@ class StackOutcome(enum.StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True)
-class ResourceChange:
+class ResourceChange(Struct, frozen=True):
     """One resource that is or would be changed; names of properties only, never their values."""
 
     operation: str
@@ -71,13 +73,12 @@ class ResourceChange:
         return f"{self.operation:7} {self.type} {self.name}{names}"
 
 
-@dataclass(frozen=True)
-class GateCheck:
+class GateCheck(Struct, frozen=True):
     """The result of one check of the health gate."""
 
-    name: str
+    name: str = field(name="check")
     passed: bool
-    detail: str
+    detail: str = field(name="found")
 
 
 class DriftKind(enum.StrEnum):
@@ -89,8 +90,7 @@ class DriftKind(enum.StrEnum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True)
-class Drift:
+class Drift(Struct, frozen=True):
     """One thing that is not as the stack left it.
 
     Attributes:
@@ -113,9 +113,8 @@ class Drift:
         return f"{self.object}:{field} {self.change}{by}; repair: {self.repair}"
 
 
-@dataclass(frozen=True)
-class StackResult:
-    """One row of the table.
+class StackResult(Struct, frozen=True):
+    """What came of one stack.
 
     Attributes:
         seconds: from the stack's start to its end, the gate included; 0 if it was not started.
@@ -129,13 +128,13 @@ class StackResult:
     stack: str
     wave: str
     cluster: str
-    outcome: StackOutcome
+    outcome: StackOutcome = field(name="result")
     seconds: float = 0.0
     reason: str = ""
-    changes: Mapping[str, int] = field(default_factory=dict)
+    changes: Mapping[str, int] = {}
     resources: Sequence[ResourceChange] = ()
     messages: Sequence[str] = ()
-    outputs: Mapping[str, Any] = field(default_factory=dict)
+    outputs: Mapping[str, Any] = {}
     gate: Sequence[GateCheck] = ()
     drift: Sequence[Drift] = ()
 
@@ -144,6 +143,13 @@ class StackResult:
         """The changes as text, the common operations first."""
         order = [*_SHOWN_OPERATIONS, *sorted(set(self.changes) - set(_SHOWN_OPERATIONS))]
         return ", ".join(f"{self.changes[name]} {name}" for name in order if self.changes.get(name))
+
+
+class FleetResult(Document, frozen=True, kw_only=True):
+    """What came of an operation, in the order of the waves."""
+
+    operation: Operation
+    stacks: Sequence[StackResult]
 
 
 def exit_code(results: Sequence[StackResult], *, previewed: bool) -> ExitCode:

@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import replace
 from pulumi.automation import PulumiCommand
 from pulumi.automation.errors import CommandError as EngineError
 
@@ -48,7 +48,7 @@ class StackWork:
         began = time.monotonic()
         self._say(f"{stack.name}: {self._plan.operation} started")
         result, secrets = self._done(stack, began)
-        return _redacted(replace(result, seconds=time.monotonic() - began), secrets)
+        return _redacted(replace(result, seconds=round(time.monotonic() - began, 1)), secrets)
 
     def _done(self, stack: Stack, began: float) -> tuple[StackResult, list[str]]:
         engine = Engine(self._pulumi, self._project, stack, self._stopping, began + self._plan.seconds)

@@ -61,7 +61,7 @@ def status(
     without an attempt. It needs: list namespaces (or get, with --namespace), pods, deployments, statefulsets,
     replicasets, jobs and cronjobs; and list mutatingadmissionpolicies and their bindings.
     """
-    from secondary_scheduler.cli.optin.rendering import status_document, status_lines
+    from secondary_scheduler.cli.optin.rendering import status_lines
     from secondary_scheduler.cli.optin.status import Census, take_census
 
     require_apart(call, "namespace", "all_namespaces")
@@ -70,12 +70,12 @@ def status(
         policies = _policies(connection)
         census = Census(policies, _labels(connection, chosen), datetime.now(UTC))
         take_census(connection, census, chosen, _say)
-    rows, unserved = list(census.namespaces.values()), census.unserved()
+    status = census.status()
     if not output.is_document:
-        for line in fitted(status_lines(rows, unserved)):
+        for line in fitted(status_lines(status)):
             typer.echo(line)
     else:
-        typer.echo(document_text(status_document(rows, unserved), output), nl=False)
+        typer.echo(document_text(status, output), nl=False)
 
 
 def check(

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
+from scheduler.answers import Document
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.optin.probing import Answer
-from secondary_scheduler.cli.optin.status import NamespaceStatus, Situation, Unserved
+from secondary_scheduler.cli.optin.status import OptInStatus, Situation
 from secondary_scheduler.cli.optinpolicies import Reason
 from secondary_scheduler.cli.output import aligned
 
-API_VERSION = "secondary-scheduler.io/v1"
 _NAME_LIMIT = 5
 """Scheduler names in a cell."""
 
 
-def status_document(namespaces: Sequence[NamespaceStatus], unserved: Sequence[Unserved]) -> dict[str, Any]:
-    """Return the status for programs."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "OptInStatus",
-        "namespaces": [namespace.to_dict() for namespace in namespaces],
-        "unserved": [namespace.to_dict() for namespace in unserved],
-    }
-
-
-def status_lines(namespaces: Sequence[NamespaceStatus], unserved: Sequence[Unserved]) -> Iterator[str]:
+def status_lines(status: OptInStatus) -> Iterator[str]:
     """Yield the status for people."""
     rows = [["NAMESPACE", "OPTED IN TO", "PODS", "TEMPLATES", "MOVE AT ROLLOUT"]]
-    for namespace in namespaces:
+    for namespace in status.namespaces:
         cells = [
             namespace.name,
             ", ".join(namespace.opted_in) or "-",
@@ -39,11 +30,11 @@ def status_lines(namespaces: Sequence[NamespaceStatus], unserved: Sequence[Unser
         ]
         rows.append([*map(printable, cells), str(namespace.moving)])
     yield from aligned(rows)
-    if not unserved:
+    if not status.unserved:
         return
     yield ""
     yield "Scheduler names that nobody seems to serve:"
-    for entry in unserved:
+    for entry in status.unserved:
         facts = []
         if entry.waiting:
             facts.append(f"{entry.waiting} pod{'s wait' if entry.waiting != 1 else ' waits'} without an attempt")
@@ -52,30 +43,58 @@ def status_lines(namespaces: Sequence[NamespaceStatus], unserved: Sequence[Unser
         yield printable(f"  {entry.name}: {', '.join(facts)} ({', '.join(entry.examples)})")
 
 
-def check_document(situation: Situation, reason: Reason, detail: str, answers: Sequence[Answer]) -> dict[str, Any]:
+class CheckedPod(Struct, frozen=True, rename="camel"):
+    """What would become of a pod, and why; `scheduler_name` is "" where it is refused."""
+
+    case: str
+    namespace: str
+    scheduler_name: str
+    moved: bool
+    as_expected: bool
+    reason: str
+
+
+class OptInCheck(Document, frozen=True, kw_only=True):
+    """What the API server would make of pods.
+
+    Attributes:
+        served: in which version it serves MutatingAdmissionPolicies; "" if it does not.
+        feature_gate: what its metrics say about it; None if nothing.
+        moved, reason, message: of an ordinary pod of the namespace.
+    """
+
+    kubernetes: str
+    served: str
+    feature_gate: bool | None
+    namespace: str
+    moved: bool
+    reason: Reason
+    message: str
+    pods: list[CheckedPod]
+
+
+def check_document(situation: Situation, reason: Reason, detail: str, answers: Sequence[Answer]) -> OptInCheck:
     """Return the check for programs."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "OptInCheck",
-        "kubernetes": situation.kubernetes,
-        "served": situation.served,
-        "featureGate": situation.gate,
-        "namespace": situation.namespace,
-        "moved": reason is Reason.MOVED,
-        "reason": reason.value,
-        "message": detail,
-        "pods": [
-            {
-                "case": answer.case.name,
-                "namespace": answer.case.namespace,
-                "schedulerName": answer.scheduler_name,
-                "moved": answer.moved,
-                "asExpected": as_expected(answer, reason),
-                "reason": why(answer, reason),
-            }
+    return OptInCheck(
+        kubernetes=situation.kubernetes,
+        served=situation.served,
+        feature_gate=situation.gate,
+        namespace=situation.namespace,
+        moved=reason is Reason.MOVED,
+        reason=reason,
+        message=detail,
+        pods=[
+            CheckedPod(
+                answer.case.name,
+                answer.case.namespace,
+                answer.scheduler_name,
+                answer.moved,
+                as_expected(answer, reason),
+                why(answer, reason),
+            )
             for answer in answers
         ],
-    }
+    )
 
 
 def check_lines(situation: Situation, reason: Reason, detail: str, answers: Sequence[Answer]) -> Iterator[str]:
@@ -111,9 +130,9 @@ def why(answer: Answer, reason: Reason) -> str:
     return answer.case.excluded or reason.value
 
 
-def _counts(counter: Counter[str]) -> str:
-    ordered = counter.most_common()
-    counts = [f"{name} {count}" for name, count in ordered[:_NAME_LIMIT]]
+def _counts(counts: Mapping[str, int]) -> str:
+    ordered = Counter(counts).most_common()
+    texts = [f"{name} {count}" for name, count in ordered[:_NAME_LIMIT]]
     if len(ordered) > _NAME_LIMIT:
-        counts.append(f"others {sum(count for _, count in ordered[_NAME_LIMIT:])}")
-    return ", ".join(counts) or "-"
+        texts.append(f"others {sum(count for _, count in ordered[_NAME_LIMIT:])}")
+    return ", ".join(texts) or "-"

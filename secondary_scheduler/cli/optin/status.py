@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from msgspec import Struct, field
+
+from scheduler.answers import Document
 from scheduler.catalog import MUTATING_POLICY_FLAGS
 from scheduler.kube.client import KubeError, SyncConnection, api_path
 from secondary_scheduler.cli.optinpolicies import DEFAULT_SCHEDULER, Json, Policy, Reason, not_served
@@ -32,8 +34,7 @@ _TEMPLATES: Sequence[tuple[str, str, tuple[str, ...]]] = (
 Say = Callable[[str], None]
 
 
-@dataclass
-class NamespaceStatus:
+class NamespaceStatus(Struct, rename="camel"):
     """One namespace.
 
     Attributes:
@@ -46,45 +47,36 @@ class NamespaceStatus:
 
     name: str
     opted_in: tuple[str, ...] = ()
-    pods: Counter[str] = field(default_factory=Counter)
-    templates: Counter[str] = field(default_factory=Counter)
+    pods: dict[str, int] = {}
+    templates: dict[str, int] = {}
     moving: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
-        """For documents."""
-        counts = {"pods": dict(sorted(self.pods.items())), "templates": dict(sorted(self.templates.items()))}
-        return {"name": self.name, "optedIn": list(self.opted_in), **counts, "moving": self.moving}
 
-
-@dataclass
-class Unserved:
+class UnservedName(Struct):
     """A schedulerName that nobody seems to serve.
 
     Attributes:
-        name: the schedulerName.
         waiting: pods that no scheduler has looked at, though they are old enough.
         templates: how many name it.
         examples: some of the pods or namespaces.
     """
 
-    name: str
-    waiting: int = 0
+    name: str = field(name="schedulerName")
+    waiting: int = field(default=0, name="waitingPods")
     templates: int = 0
-    examples: list[str] = field(default_factory=list)
+    examples: list[str] = []
 
     def note(self, example: str) -> None:
         """Remember an example, if there are few."""
         if len(self.examples) < _MAX_EXAMPLES and example not in self.examples:
             self.examples.append(example)
 
-    def to_dict(self) -> dict[str, Any]:
-        """For documents."""
-        return {
-            "schedulerName": self.name,
-            "waitingPods": self.waiting,
-            "templates": self.templates,
-            "examples": self.examples,
-        }
+
+class OptInStatus(Document, frozen=True, kw_only=True):
+    """What policies would move, and what nobody places."""
+
+    namespaces: list[NamespaceStatus]
+    unserved: list[UnservedName]
 
 
 class Census:
@@ -94,7 +86,7 @@ class Census:
         """Count for these namespaces, by their labels; objects of other namespaces are left out."""
         self._policies, self._labels, self._now = policies, labels, now
         self._served = {DEFAULT_SCHEDULER}
-        self._unserved: dict[str, Unserved] = {}
+        self._unserved: dict[str, UnservedName] = {}
         self.namespaces = {
             name: NamespaceStatus(name, tuple(_opted_in(policies, name, own))) for name, own in sorted(labels.items())
         }
@@ -139,22 +131,23 @@ class Census:
             entry.templates += 1
             entry.note(f"{counted.name}/{metadata.get('name')}")
 
-    def unserved(self) -> list[Unserved]:
-        """Return names whose pods wait without an attempt, and those that only templates name."""
-        entries = self._unserved.values()
-        return sorted(
-            (entry for entry in entries if entry.waiting or entry.name not in self._served),
-            key=lambda entry: (-entry.waiting, entry.name),
+    def status(self) -> OptInStatus:
+        """Return what was counted; nobody serves names whose pods wait without an attempt, and those that only
+        templates name."""
+        unserved = (entry for entry in self._unserved.values() if entry.waiting or entry.name not in self._served)
+        return OptInStatus(
+            namespaces=list(self.namespaces.values()),
+            unserved=sorted(unserved, key=lambda entry: (-entry.waiting, entry.name)),
         )
 
     def _note_served(self, name: str) -> None:
         if len(self._served) < 10 * MAX_NAMES:
             self._served.add(name)
 
-    def _entry(self, name: str) -> Unserved:
+    def _entry(self, name: str) -> UnservedName:
         if name not in self._unserved and len(self._unserved) >= MAX_NAMES:
             name = OTHERS
-        return self._unserved.setdefault(name, Unserved(name))
+        return self._unserved.setdefault(name, UnservedName(name))
 
     def _age(self, metadata: Json) -> float:
         try:
@@ -199,8 +192,9 @@ def _opted_in(policies: Sequence[Policy], namespace: str, labels: Mapping[str, s
     ]
 
 
-def _count(counter: Counter[str], name: str) -> None:
-    counter[name if name in counter or len(counter) < MAX_NAMES else OTHERS] += 1
+def _count(counts: dict[str, int], name: str) -> None:
+    key = name if name in counts or len(counts) < MAX_NAMES else OTHERS
+    counts[key] = counts.get(key, 0) + 1
 
 
 def _was_tried(status: Json) -> bool:

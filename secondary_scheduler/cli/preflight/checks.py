@@ -9,10 +9,12 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from msgspec import Struct, field
+
+from scheduler.answers import Document
 from scheduler.framework import MAX_AHEAD, LoadReading
 from scheduler.load import (
     KnownNode,
@@ -45,18 +47,27 @@ class CheckStatus(enum.StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """One line of the result: what was checked, what it showed, and what to do about it."""
 
     name: str
     status: CheckStatus
-    finding: str
+    finding: str = field(name="found")
     advice: str = ""
 
-    def to_dict(self) -> dict[str, str]:
-        """Return the check as it is written to JSON."""
-        return {"name": self.name, "status": self.status, "found": self.finding, "advice": self.advice}
+
+class CheckedSource(Struct, frozen=True):
+    """A load source, or what else was checked."""
+
+    source: str
+    ok: bool
+    checks: list[Check]
+
+
+class PreflightResult(Document, frozen=True, kw_only=True):
+    """What was checked."""
+
+    sources: list[CheckedSource]
 
 
 _PREREQUISITES = ("reachable", "TLS", "token", "answers", "labels")

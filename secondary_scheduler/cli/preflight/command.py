@@ -130,16 +130,13 @@ def _check(address: str | None, account: str | None, token_file: Path | None, ca
 
 def _show(results: Iterable[tuple[AnyTarget, list[Check]]], output: FullOutputFormat) -> None:
     if output.is_document:
+        from secondary_scheduler.cli.preflight.checks import CheckedSource, PreflightResult
+
         sources = [
-            {
-                "source": target.description,
-                "ok": all(check.status != "failed" for check in checks),
-                "checks": [check.to_dict() for check in checks],
-            }
+            CheckedSource(target.description, all(check.status != "failed" for check in checks), checks)
             for target, checks in results
         ]
-        document = {"apiVersion": "secondary-scheduler.io/v1", "kind": "PreflightResult", "sources": sources}
-        typer.echo(document_text(document, output), nl=False)
+        typer.echo(document_text(PreflightResult(sources=sources), output), nl=False)
         return
     from rich import box
     from rich.console import Console

@@ -86,7 +86,7 @@ def unserved(*pods: dict[str, Any], served: tuple[str, ...] = ()) -> dict[str, i
     counted.serve(served)
     for each in pods:
         counted.add_pod(each)
-    return {entry.name: entry.waiting for entry in counted.unserved()}
+    return {entry.name: entry.waiting for entry in counted.status().unserved}
 
 
 def waiting(name: str, **fields: Any) -> dict[str, Any]:
@@ -110,9 +110,10 @@ def test_a_name_that_only_templates_have_is_told_unless_somebody_serves_it() -> 
     }
     counted = census()
     counted.add_template(template, TEMPLATE)
-    assert [(entry.name, entry.templates, entry.examples) for entry in counted.unserved()] == [("mine", 1, ["shop/w"])]
+    (unserved,) = counted.status().unserved
+    assert (unserved.name, unserved.templates, unserved.examples) == ("mine", 1, ["shop/w"])
     counted.serve(["mine"])
-    assert counted.unserved() == []
+    assert counted.status().unserved == []
 
 
 def test_a_tenant_with_endless_names_fills_neither_memory_nor_screen() -> None:
@@ -122,15 +123,15 @@ def test_a_tenant_with_endless_names_fills_neither_memory_nor_screen() -> None:
     shop = counted.namespaces["shop"]
     assert len(shop.pods) <= MAX_NAMES + 1
     assert shop.pods[OTHERS] == 4 * MAX_NAMES
-    assert len(counted.unserved()) <= MAX_NAMES + 1
-    (row,) = [line for line in status_lines([shop], []) if line.startswith("shop")]
+    assert len(counted.status().unserved) <= MAX_NAMES + 1
+    (row,) = [line for line in status_lines(counted.status()) if line.startswith("shop")]
     assert len(row) < 300
 
 
 def test_names_are_shown_as_text_only() -> None:
     counted = Census([], {"shop": {}}, NOW)
     counted.add_pod(waiting("a\x1b[31mb\nc"))
-    text = "\n".join(status_lines(list(counted.namespaces.values()), counted.unserved()))
+    text = "\n".join(status_lines(counted.status()))
     assert "\x1b" not in text
     assert "a�[31mb�c" in text
 
