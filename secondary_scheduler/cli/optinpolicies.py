@@ -25,9 +25,8 @@ from scheduler.catalog import (
 from scheduler.kube.client import KubeError, NotFound, SyncConnection, api_path
 from scheduler.kube.model import LabelSelector
 from scheduler.kube.primitives import EVERYTHING, Selector, SelectorError, label_selector
-from secondary_scheduler.clusterstatus.listing import list_items, read_object
+from secondary_scheduler.clusterstatus.listing import KubeObject, list_items, read_object
 
-Json = Mapping[str, Any]
 DEFAULT_SCHEDULER = "default-scheduler"
 VERSIONS = ("v1", "v1beta1")
 """Of the API group, the one that is preferred first."""
@@ -85,7 +84,7 @@ class Policy:
         """Return the bindings that select a namespace."""
         return [binding for binding in self.bindings if binding.namespaces.matches(_named(namespace, labels))]
 
-    def moves(self, namespace: str, labels: Mapping[str, str], pod: Json) -> bool:
+    def moves(self, namespace: str, labels: Mapping[str, str], pod: KubeObject) -> bool:
         """Tell whether it would write its name into a pod like this one if it were created again."""
         own = _mapping(_mapping(pod.get("metadata")).get("labels"))
         return (
@@ -96,7 +95,7 @@ class Policy:
         )
 
 
-def exclusion(pod: Json) -> str:
+def exclusion(pod: KubeObject) -> str:
     """Return why the policies leave a pod alone, whatever its namespace is; "" if they do not.
 
     A node counts only where the pod's controller wrote it, which is not seen in a pod that has been placed.
@@ -195,7 +194,7 @@ def foreign_policies(connection: SyncConnection, version: str, expected: Collect
     return sorted(names)
 
 
-def _policy(item: Json, bound: Mapping[str, Sequence[Binding]]) -> Policy | None:
+def _policy(item: KubeObject, bound: Mapping[str, Sequence[Binding]]) -> Policy | None:
     metadata = _mapping(item.get("metadata"))
     constraints = _mapping(_mapping(item.get("spec")).get("matchConstraints"))
     namespaces, pods = _selectors(constraints)
@@ -206,7 +205,7 @@ def _policy(item: Json, bound: Mapping[str, Sequence[Binding]]) -> Policy | None
     return Policy(name, scheduler_name, namespaces, pods, tuple(bound.get(name, ())))
 
 
-def _binding(matched: Json) -> Binding | None:
+def _binding(matched: KubeObject) -> Binding | None:
     namespaces, pods = _selectors(matched)
     if namespaces is None or pods is None:
         return None
@@ -214,7 +213,7 @@ def _binding(matched: Json) -> Binding | None:
     return Binding(namespaces, pods, ", ".join(_shown(_mapping(matched.get("namespaceSelector")))), labels)
 
 
-def _selectors(matched: Json) -> tuple[Selector | None, Selector | None]:
+def _selectors(matched: KubeObject) -> tuple[Selector | None, Selector | None]:
     """The selectors of namespaces and objects; None for one that is not valid, which no API server stores."""
     return _selector(matched.get("namespaceSelector")), _selector(matched.get("objectSelector"))
 
@@ -226,14 +225,14 @@ def _selector(manifest: Any) -> Selector | None:
         return None
 
 
-def _example_labels(selector: Json) -> Iterator[tuple[str, str]]:
+def _example_labels(selector: KubeObject) -> Iterator[tuple[str, str]]:
     yield from _mapping(selector.get("matchLabels")).items()
     for expression in selector.get("matchExpressions") or ():
         if expression.get("operator") in ("In", "Exists"):
             yield str(expression["key"]), str((expression.get("values") or ["true"])[0])
 
 
-def _shown(selector: Json) -> Iterator[str]:
+def _shown(selector: KubeObject) -> Iterator[str]:
     for key, value in _mapping(selector.get("matchLabels")).items():
         yield f"{key}={value}"
     for expression in selector.get("matchExpressions") or ():
@@ -246,5 +245,5 @@ def _named(namespace: str, labels: Mapping[str, str]) -> Mapping[str, str]:
     return {**labels, "kubernetes.io/metadata.name": namespace}
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _mapping(value: Any) -> KubeObject:
     return value if isinstance(value, dict) else {}

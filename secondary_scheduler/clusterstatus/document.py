@@ -36,14 +36,13 @@ from secondary_scheduler.clusterstatus.installations import (
     DeployedComponent,
     Installations,
     Instance,
-    Json,
     Place,
     configuration_of,
     installations_of,
     instances_of,
     place_of,
 )
-from secondary_scheduler.clusterstatus.listing import first_names, part, parts
+from secondary_scheduler.clusterstatus.listing import KubeObject, first_names, part, parts
 from secondary_scheduler.clusterstatus.schedulerclient import SchedulerPod
 from secondary_scheduler.clusterstatus.status import (
     AttemptCounts,
@@ -211,7 +210,7 @@ def _is_alive(instance: Instance, live: LiveState | None, now: datetime) -> bool
     return None if leads and ready is False else leads
 
 
-def _conditions(resource: Json | None, deployment: Json | None) -> list[ObservedCondition]:
+def _conditions(resource: KubeObject | None, deployment: KubeObject | None) -> list[ObservedCondition]:
     """Those of the SecondaryScheduler, or where it has none those of the Deployment."""
     listed = parts(resource, "status", "conditions") or parts(deployment, "status", "conditions")
     return [
@@ -226,7 +225,7 @@ def _conditions(resource: Json | None, deployment: Json | None) -> list[Observed
     ]
 
 
-def _replicas(deployment: Json | None) -> ReplicaCounts | None:
+def _replicas(deployment: KubeObject | None) -> ReplicaCounts | None:
     if deployment is None:
         return None
     status, replicas = part(deployment, "status"), part(deployment, "spec").get("replicas")
@@ -255,7 +254,7 @@ def _leader(instance: Instance) -> LeaderStatus | None:
     )
 
 
-def _rollout(status: Json) -> RolloutStatus | None:
+def _rollout(status: KubeObject) -> RolloutStatus | None:
     last = part(status, "lastRollout")
     if not (outcome := _text(last.get("outcome"))):
         return None
@@ -264,7 +263,7 @@ def _rollout(status: Json) -> RolloutStatus | None:
 
 
 def _hashes(
-    instance: Instance, configuration: Configuration | str, reported: Mapping[str, str], observed: Json
+    instance: Instance, configuration: Configuration | str, reported: Mapping[str, str], observed: KubeObject
 ) -> ConfigurationHashes:
     status = part(instance.resource, "status")
     template = instance.scheduler.deployment if instance.scheduler else None
@@ -318,7 +317,9 @@ def _load_data(reported: Mapping[str, str]) -> LoadFreshness | None:
     return LoadFreshness(fresh == "true", reported.get(ANNOTATION_LOAD_MESSAGE, ""))
 
 
-def _versions(instance: Instance, read: Installations, reported: Mapping[str, str], status: Json) -> VersionStatus:
+def _versions(
+    instance: Instance, read: Installations, reported: Mapping[str, str], status: KubeObject
+) -> VersionStatus:
     operator = _operator(instance, read)
     cluster = ClusterVersions(read.kubernetes or None, read.openshift or None)
     release = operator_of(operator.component.image) if operator else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from scheduler.catalog import (
     CANARY_SUFFIX,
@@ -35,7 +35,7 @@ from secondary_scheduler.clusterstatus.installed import (
     is_schedulers,
     server_version,
 )
-from secondary_scheduler.clusterstatus.listing import list_items, part, parts, read_object
+from secondary_scheduler.clusterstatus.listing import KubeObject, list_items, part, parts, read_object
 from secondary_scheduler.rebalancing import command_flag, elects_leader, lease_of
 
 
@@ -53,9 +53,9 @@ class Instance:
     """
 
     place: Place
-    resource: Json | None
+    resource: KubeObject | None
     scheduler: DeployedComponent | None
-    lease: Json | None
+    lease: KubeObject | None
     deployment_readable: bool
     lease_readable: bool
     configuration: str
@@ -132,7 +132,7 @@ def instances_of(read: Installations) -> list[Instance]:
 
 
 def _instance(
-    read: Installations, place: Place, resource: Json | None, scheduler: DeployedComponent | None, deployed: Place
+    read: Installations, place: Place, resource: KubeObject | None, scheduler: DeployedComponent | None, deployed: Place
 ) -> Instance:
     bare = Instance(place, resource, scheduler, None, False, False, read.configurations.get(deployed, ""))
     lease = lease_of(scheduler.deployment if scheduler is not None else None, *deployed)
@@ -159,7 +159,6 @@ def configuration_of(instance: Instance, read: Installations) -> Configuration |
         return " ".join(str(error).split())
 
 
-Json = Mapping[str, Any]
 Place = tuple[str, str]
 """Namespace and name."""
 MAX_INSTANCES = 50
@@ -190,7 +189,7 @@ class DeployedComponent:
     """A Deployment of a scheduler or an operator."""
 
     component: InstalledComponent
-    deployment: Json
+    deployment: KubeObject
 
 
 @dataclass(frozen=True)
@@ -210,9 +209,9 @@ class Installations:
     server: str
     kubernetes: str
     openshift: str
-    resources: list[Json]
+    resources: list[KubeObject]
     components: list[DeployedComponent]
-    leases: Mapping[Place, Json]
+    leases: Mapping[Place, KubeObject]
     deployments_read: frozenset[str]
     leases_read: frozenset[str]
     configurations: Mapping[Place, str]
@@ -255,7 +254,7 @@ def read_installations(
         components += deployed or ()
         if deployed is not None:
             deployments_read |= {searched_place} if searched_place else set(places)
-    leases: dict[Place, Json] = {}
+    leases: dict[Place, KubeObject] = {}
     leases_read: set[str] = set()
     for place in dict.fromkeys([*places, *(each.component.namespace for each in components)]):
         listed = _list(connection, "coordination.k8s.io/v1", "leases", place, "leaders and what they report", limits)
@@ -281,17 +280,17 @@ def read_installations(
     )
 
 
-def place_of(content: Json) -> Place:
+def place_of(content: KubeObject) -> Place:
     """Return namespace and name of an object."""
     metadata = part(content, "metadata")
     return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
 
 
-def _namespace(content: Json) -> str:
+def _namespace(content: KubeObject) -> str:
     return place_of(content)[0]
 
 
-def _resources(connection: SyncConnection, namespace: str | None, limits: CallerLimits) -> list[Json]:
+def _resources(connection: SyncConnection, namespace: str | None, limits: CallerLimits) -> list[KubeObject]:
     """The SecondarySchedulers: of all namespaces where these may be listed, else of the operator's."""
     path = api_path(API_VERSION, "secondaryschedulers", namespace=namespace)
     try:
@@ -324,7 +323,7 @@ def _components(
 
 def _list(
     connection: SyncConnection, api_version: str, plural: str, namespace: str | None, shows: str, limits: CallerLimits
-) -> list[Json] | None:
+) -> list[KubeObject] | None:
     """The objects of a kind; None where the caller may not list them."""
     try:
         return list(_bounded(connection, api_path(api_version, plural, namespace=namespace)))
@@ -334,14 +333,14 @@ def _list(
         return None
 
 
-def _bounded(connection: SyncConnection, path: str) -> Iterable[Json]:
+def _bounded(connection: SyncConnection, path: str) -> Iterable[KubeObject]:
     for number, item in enumerate(list_items(connection, path)):
         if number == _MAX_LISTED:
             return
         yield item
 
 
-def _configuration(connection: SyncConnection, deployment: Json, limits: CallerLimits) -> str:
+def _configuration(connection: SyncConnection, deployment: KubeObject, limits: CallerLimits) -> str:
     """The text of the ConfigMap that a Deployment mounts; empty where there is none, or it may not be read."""
     volumes = parts(deployment, "spec", "template", "spec", "volumes")
     name = next((part(each, "configMap").get("name") for each in volumes if each.get("name") == CONFIG_VOLUME), None)

@@ -4,14 +4,14 @@ that lead, by their Leases.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH
 from scheduler.kube.client import KubeError, SyncConnection, api_path
-from secondary_scheduler.clusterstatus.listing import first_names, list_items, part, parts, read_object
+from secondary_scheduler.clusterstatus.listing import KubeObject, first_names, list_items, part, parts, read_object
 
 _MAX_LEASES = 500
 _MAX_LEADERS = 10
@@ -32,7 +32,7 @@ def installed_elsewhere(connection: SyncConnection) -> str:
     return f"; schedulers are installed in {first_names(namespaces)}" if namespaces else ""
 
 
-def schedulers_leases(connection: SyncConnection, namespace: str) -> list[dict[str, Any]]:
+def schedulers_leases(connection: SyncConnection, namespace: str) -> list[KubeObject]:
     """Return the Leases of a namespace that our schedulers have written to, held or not.
 
     Raises:
@@ -43,17 +43,17 @@ def schedulers_leases(connection: SyncConnection, namespace: str) -> list[dict[s
     return [lease for lease in leases if is_schedulers(lease)]
 
 
-def is_schedulers(lease: Mapping[str, Any]) -> bool:
+def is_schedulers(lease: KubeObject) -> bool:
     """Whether one of our schedulers has written to a Lease."""
     return ANNOTATION_CONFIGURATION_HASH in part(lease, "metadata", "annotations")
 
 
-def holders_of(leases: Iterable[Mapping[str, Any]]) -> list[str]:
+def holders_of(leases: Iterable[KubeObject]) -> list[str]:
     """Return the names of the pods that hold Leases of our schedulers."""
     return [pod for lease in leases if (pod := holder_of(lease))][:_MAX_LEADERS]
 
 
-def holder_of(lease: Mapping[str, Any], *, ours_only: bool = True) -> str:
+def holder_of(lease: KubeObject, *, ours_only: bool = True) -> str:
     """The pod that holds a Lease; "" where none does. An identity is `POD_UUID`, as upstream's.
 
     Args:
@@ -105,7 +105,7 @@ def installed_components(connection: SyncConnection, namespace: str | None) -> l
     return sorted(components)
 
 
-def component_of(deployment: Mapping[str, Any]) -> InstalledComponent | None:
+def component_of(deployment: KubeObject) -> InstalledComponent | None:
     """What a Deployment runs; None for one that is neither an operator nor a scheduler."""
     spec, metadata = part(deployment, "spec"), part(deployment, "metadata")
     running = role_of(part(spec, "template"))
@@ -117,7 +117,7 @@ def component_of(deployment: Mapping[str, Any]) -> InstalledComponent | None:
     return InstalledComponent(role, namespace, name, str(container.get("image")), ready)
 
 
-def role_of(pod: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+def role_of(pod: KubeObject) -> tuple[str, KubeObject] | None:
     """`operator` or `scheduler`, as the command of a container of a pod, or of a template, says, and that container."""
     for container in parts(pod, "spec", "containers"):
         # Upstream's operator has its name in the first argument of its command, too.

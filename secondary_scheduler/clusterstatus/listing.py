@@ -14,6 +14,8 @@ from msgspec import Raw, Struct
 from scheduler.kube.client import KubeError, MalformedResponse, NotFound, ResponseTooLarge, SyncConnection, api_path
 from secondary_scheduler.errors import CommandError, printable
 
+KubeObject = dict[str, Any]
+"""An object of the API server, or a part of one: anybody may have written anything into it."""
 _PAGE = 200
 _MAX_NAMED = 5
 MAX_OBJECTS = 500_000
@@ -26,7 +28,7 @@ def list_items(
     params: Mapping[str, str | int] | None = None,
     *,
     limit: int = MAX_OBJECTS,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[KubeObject]:
     """Yield the objects of a list; what is no object is left out. Pages are made shorter where objects are long.
 
     Args:
@@ -60,7 +62,7 @@ def list_items(
             return
 
 
-def read_object(body: bytes, path: str) -> dict[str, Any]:
+def read_object(body: bytes, path: str) -> KubeObject:
     """Return the JSON object that was read from a path.
 
     Raises:
@@ -75,14 +77,14 @@ def read_object(body: bytes, path: str) -> dict[str, Any]:
     return content
 
 
-def part(content: object, *keys: str) -> dict[str, Any]:
+def part(content: object, *keys: str) -> KubeObject:
     """Return a map within a map; empty where there is none, whatever else there may be."""
     for key in keys:
         content = content.get(key) if isinstance(content, dict) else None
     return content if isinstance(content, dict) else {}
 
 
-def parts(content: object, *keys: str) -> list[dict[str, Any]]:
+def parts(content: object, *keys: str) -> list[KubeObject]:
     """Return the maps of a list within a map."""
     listed = part(content, *keys[:-1]).get(keys[-1])
     return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
@@ -136,7 +138,7 @@ _MAX_NAMES = 5000
 _MAX_SUGGESTIONS = 3
 
 
-def read_named(connection: SyncConnection, kind: str, namespace: str, name: str) -> dict[str, Any]:
+def read_named(connection: SyncConnection, kind: str, namespace: str, name: str) -> KubeObject:
     """Return a pod or a Deployment.
 
     Raises:
@@ -192,11 +194,11 @@ def suggested(names: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(first)}?" if first else ""
 
 
-def node_of(pod: Mapping[str, Any]) -> str:
+def node_of(pod: KubeObject) -> str:
     """Return the node of a pod; "" while it has none."""
     return str(part(pod, "spec").get("nodeName") or "")
 
 
-def name_of(pod: Mapping[str, Any]) -> str:
+def name_of(pod: KubeObject) -> str:
     """Return the name of an object."""
     return str(part(pod, "metadata").get("name") or "")

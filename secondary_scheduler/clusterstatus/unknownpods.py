@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -13,10 +12,9 @@ from scheduler.answers import DecisionList, ForgottenDecision
 from scheduler.kube.client import ClientConfig, KubeError, SyncConnection
 from scheduler.kube.primitives import TimestampError, parse_time
 from secondary_scheduler.clusterstatus.health import age_of
-from secondary_scheduler.clusterstatus.listing import node_of, part, parts, read_named, suggestion
+from secondary_scheduler.clusterstatus.listing import KubeObject, node_of, part, parts, read_named, suggestion
 from secondary_scheduler.errors import CommandError, printable
 
-Json = Mapping[str, Any]
 _TIMEOUT = 15.0
 
 
@@ -33,7 +31,7 @@ class AskedSchedulers:
     scheduler_names: tuple[str, ...]
 
 
-def why_unknown(pod: Json, key: str, schedulers: AskedSchedulers, now: datetime | None = None) -> str:
+def why_unknown(pod: KubeObject, key: str, schedulers: AskedSchedulers, now: datetime | None = None) -> str:
     """Return why none of them knows a pod; "" for one that was placed by one of them, which has forgotten why.
 
     Args:
@@ -80,7 +78,7 @@ def refuse_unknown(
     raise CommandError(printable(why_unknown(pod, key, schedulers) or f"{key}: {placed}"))
 
 
-def with_forgotten(pod: Json, answer: DecisionList, key: str) -> DecisionList:
+def with_forgotten(pod: KubeObject, answer: DecisionList, key: str) -> DecisionList:
     """Return an answer of no decision about a pod that has a node, with what is still known of its placement: where and
     when, and whether the scheduler has restarted since.
 
@@ -104,7 +102,7 @@ def with_forgotten(pod: Json, answer: DecisionList, key: str) -> DecisionList:
     return replace(answer, forgotten=forgotten)
 
 
-def _anothers(pod: Json, scheduler: str, node: str, schedulers: AskedSchedulers, now: datetime) -> str:
+def _anothers(pod: KubeObject, scheduler: str, node: str, schedulers: AskedSchedulers, now: datetime) -> str:
     served = " and ".join(schedulers.scheduler_names)
     serves = f"{', '.join(schedulers.pods)} decides for {served}"
     if node:
@@ -119,7 +117,7 @@ def _anothers(pod: Json, scheduler: str, node: str, schedulers: AskedSchedulers,
     return f"it waits for the scheduler {scheduler}{untried}; {serves}{like}{advice}"
 
 
-def _is_placed(condition: Json) -> bool:
+def _is_placed(condition: KubeObject) -> bool:
     return condition.get("type") == "PodScheduled" and condition.get("status") == "True"
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 from urllib.parse import quote
 
 from scheduler.answers import DecisionList
@@ -24,7 +24,7 @@ from scheduler.operand import SECURE_PORT
 from secondary_scheduler.clusterstatus.document import read_status, status_document
 from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations, Instance
 from secondary_scheduler.clusterstatus.installed import holder_of
-from secondary_scheduler.clusterstatus.listing import read_object
+from secondary_scheduler.clusterstatus.listing import KubeObject, read_object
 from secondary_scheduler.clusterstatus.schedulerclient import SchedulerPod
 from secondary_scheduler.clusterstatus.status import ClusterStatus
 from secondary_scheduler.clusterstatus.unknownpods import AskedSchedulers, refuse_unknown
@@ -151,7 +151,7 @@ class RunningScheduler:
             raise CommandError("no replica of the scheduler leads")
         return leader
 
-    async def _lease(self) -> dict[str, Any]:
+    async def _lease(self) -> KubeObject:
         path = api_path("coordination.k8s.io/v1", "leases", namespace=self.lease.namespace, name=self.lease.name)
         try:
             return read_object(await self.client.get(path), path)

@@ -33,7 +33,7 @@ from secondary_scheduler.clusterstatus.installations import (
     instances_of,
 )
 from secondary_scheduler.clusterstatus.installed import is_schedulers, role_of
-from secondary_scheduler.clusterstatus.listing import list_items, name_of, part, parts, read_object
+from secondary_scheduler.clusterstatus.listing import KubeObject, list_items, name_of, part, parts, read_object
 from secondary_scheduler.clusterstatus.schedulerclient import SchedulerPod
 from secondary_scheduler.yamltext import documents, dump_yaml
 
@@ -74,7 +74,6 @@ _KINDS: Final = (KIND, "Deployment", "ReplicaSet", "Pod", "Lease")
 """Whose Events are of interest."""
 _GENERATED: Final = "(?:-[bcdfghjklmnpqrstvwxz2456789]{1,10}){0,2}"
 """What a ReplicaSet and a pod have behind their Deployment's name; these letters make no words."""
-Json = dict[str, Any]
 T = TypeVar("T")
 
 
@@ -131,7 +130,7 @@ class Collector:
         pods = self._list(connection, "pods", lambda pod: bool(role_of(pod) or own.fullmatch(name_of(pod))), _MAX_PODS)
         about = {*map(name_of, pods)}
 
-        def is_about(event: Json) -> bool:
+        def is_about(event: KubeObject) -> bool:
             name = str(part(event, "involvedObject").get("name"))
             return part(event, "involvedObject").get("kind") in _KINDS and bool(name in about or own.fullmatch(name))
 
@@ -169,8 +168,8 @@ class Collector:
         self._add_answers(read)
 
     def _list(
-        self, connection: SyncConnection, plural: str, is_wanted: Callable[[Json], bool], most: int
-    ) -> list[Json]:
+        self, connection: SyncConnection, plural: str, is_wanted: Callable[[KubeObject], bool], most: int
+    ) -> list[KubeObject]:
         """The newest objects of a kind that are wanted; none where they cannot be read."""
         path = api_path("v1", plural, namespace=self.namespace)
         items = self._ask(plural, lambda: list(list_items(connection, path, limit=_MAX_LISTED + 1))) or []
@@ -181,7 +180,9 @@ class Collector:
             self._note(plural, f"{len(wanted)} belong to the installation; the newest {most} are here")
         return wanted[-most:]
 
-    def _configurations(self, connection: SyncConnection, read: Installations) -> dict[tuple[str, str, str], Json]:
+    def _configurations(
+        self, connection: SyncConnection, read: Installations
+    ) -> dict[tuple[str, str, str], KubeObject]:
         """The ConfigMaps by the paths of their files: those that schedulers mount, of which `read` has a key, and those
         that SecondarySchedulers name."""
         folder, config_maps = "configurations", {}
@@ -191,7 +192,7 @@ class Collector:
         for name in sorted(wanted)[:MAX_INSTANCES]:
             path = (folder, "wanted", f"{name}.yaml")
 
-            def get_config_map(name: str = name) -> Json:
+            def get_config_map(name: str = name) -> KubeObject:
                 source = api_path("v1", "configmaps", namespace=self.namespace, name=name)
                 return read_object(connection.get(source), source)
 
@@ -199,7 +200,7 @@ class Collector:
                 config_maps[path] = config_map
         return config_maps
 
-    def _add_logs(self, connection: SyncConnection, pods: Iterable[Json]) -> None:
+    def _add_logs(self, connection: SyncConnection, pods: Iterable[KubeObject]) -> None:
         for pod in pods:
             statuses = (*parts(pod, "status", "initContainerStatuses"), *parts(pod, "status", "containerStatuses"))
             again = {str(each.get("name")) for each in statuses if each.get("restartCount") or each.get("lastState")}
@@ -304,12 +305,12 @@ def _deployments(read: Installations) -> Iterator[str]:
         yield from (operand, f"{operand}{CANARY_SUFFIX}", rebalancer_name(operand))
 
 
-def _time_of(each: Json) -> str:
+def _time_of(each: KubeObject) -> str:
     times = (each.get("lastTimestamp"), each.get("eventTime"), part(each, "metadata").get("creationTimestamp"))
     return next((str(time) for time in times if time), "")
 
 
-def _parsed(config_map: Json) -> Any:
+def _parsed(config_map: KubeObject) -> Any:
     """The data of a configuration; None where there is none."""
     text = str(part(config_map, "data").get(CONFIG_KEY) or "")
     try:

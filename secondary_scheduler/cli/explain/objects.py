@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from scheduler.answers import DeploymentPods, QueueReport, WaitingPod
 from scheduler.kube.client import SyncConnection, api_path
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
-from secondary_scheduler.clusterstatus.listing import list_items, name_of, node_of, part, parts
+from secondary_scheduler.clusterstatus.listing import KubeObject, list_items, name_of, node_of, part, parts
 
-Json = dict[str, Any]
 _TYPES = {
     **dict.fromkeys(("po", "pod", "pods"), "pod"),
     **dict.fromkeys(("deploy", "deployment", "deployments", "deployment.apps", "deployments.apps"), "deployment"),
@@ -50,7 +49,7 @@ def subject_of(text: str) -> Subject:
     return Subject(kind, name)
 
 
-def pods_of(connection: SyncConnection, deployment: Mapping[str, Any], namespace: str) -> list[Json]:
+def pods_of(connection: SyncConnection, deployment: Mapping[str, Any], namespace: str) -> list[KubeObject]:
     """Return the pods that a Deployment selects and that have not ended, in the order of `explained_first`.
 
     Raises:
@@ -69,7 +68,7 @@ def pods_of(connection: SyncConnection, deployment: Mapping[str, Any], namespace
     return pods
 
 
-def explained_first(pods: Iterable[Json]) -> list[Json]:
+def explained_first(pods: Iterable[KubeObject]) -> list[KubeObject]:
     """Return the pods that have not ended: those that wait first, the one that was created first before the others;
     then those with a node, the newest first."""
     left = [pod for pod in pods if part(pod, "status").get("phase") not in ("Succeeded", "Failed")]
@@ -77,7 +76,7 @@ def explained_first(pods: Iterable[Json]) -> list[Json]:
     return waiting + sorted((pod for pod in left if node_of(pod)), key=_created, reverse=True)
 
 
-def summary_of(name: str, pods: list[Json]) -> DeploymentPods:
+def summary_of(name: str, pods: list[KubeObject]) -> DeploymentPods:
     """Return how many pods a Deployment has where, and which ones wait; the first is explained."""
     nodes = Counter(node for pod in pods if (node := node_of(pod)))
     waiting = tuple(name_of(pod) for pod in pods if not node_of(pod))

@@ -29,10 +29,10 @@ from scheduler.framework import PodInfo
 from scheduler.kube.primitives import format_time
 from secondary_scheduler.cli.configurations import chosen_configuration
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
-from secondary_scheduler.cli.explain.objects import Json, Subject, explained_first, summary_of
+from secondary_scheduler.cli.explain.objects import Subject, explained_first, summary_of
 from secondary_scheduler.cli.explain.request import OfflineRequest
 from secondary_scheduler.cli.output import counted
-from secondary_scheduler.clusterstatus.listing import name_of, suggestion
+from secondary_scheduler.clusterstatus.listing import KubeObject, name_of, suggestion
 from secondary_scheduler.simulation.cluster import PodSelection, read_load
 from secondary_scheduler.simulation.deciding import GATED, PLACED, UNDECIDED, UNSCHEDULABLE, Outcome, result_of, waited
 from secondary_scheduler.simulation.documents import read_objects
@@ -238,7 +238,7 @@ class _Owned(Struct):
 _owned = msgspec.json.Decoder(_Owned)
 
 
-def _recorded_pods(objects: RecordedObjects, namespace: str, deployment: str) -> list[Json]:
+def _recorded_pods(objects: RecordedObjects, namespace: str, deployment: str) -> list[KubeObject]:
     """Return the pods of a Deployment that have not ended, in the order of `explained_first`.
 
     By their owners, as a snapshot keeps no selectors of Deployments.
@@ -255,7 +255,7 @@ def _recorded_pods(objects: RecordedObjects, namespace: str, deployment: str) ->
         hint = f"; one of this name is in {' and in '.join(elsewhere)}: -n {elsewhere[0]}" if elsewhere else ""
         problem = f"{title}: the snapshot has no such Deployment{hint or suggestion(deployment, names)}"
         raise CommandError(printable(problem), ExitCode.INVALID_INPUT)
-    pods: list[Json] = [
+    pods: list[KubeObject] = [
         msgspec.json.decode(each.entry.data)
         for each in objects.of("Pod")
         if each.namespace == namespace and _is_owned(each, "ReplicaSet", sets)

@@ -21,6 +21,7 @@ from scheduler.config import flavour_of
 from scheduler.kube.client import KubeError, NotFound, SyncConnection, api_path
 from secondary_scheduler.cli.fleet.events import one_line
 from secondary_scheduler.cli.fleet.results import GateCheck
+from secondary_scheduler.clusterstatus.listing import KubeObject
 
 NAMESPACE = "openshift-secondary-scheduler-operator"
 NAME = "secondary-scheduler"
@@ -32,8 +33,6 @@ _SECURITY = {
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
-
-Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class Gate:
         self._poll = poll
         self._image = ""
         self._executable = "/bin/kube-scheduler"
-        self._pull_secrets: list[Json] = []
+        self._pull_secrets: list[KubeObject] = []
 
     def wait(self, seconds: float) -> GateResult:
         """Wait at most `seconds` for a healthy scheduler that places a pod."""
@@ -130,15 +129,15 @@ class Gate:
             checks.append(_load(conditions.get("LoadDataFresh"), annotations))
         return checks
 
-    def _read(self, api_version: str, resource: str, name: str) -> Json | None:
+    def _read(self, api_version: str, resource: str, name: str) -> KubeObject | None:
         path = api_path(api_version, resource, namespace=self._expected.namespace, name=name)
         try:
-            content: Json = json.loads(self._cluster.get(path))
+            content: KubeObject = json.loads(self._cluster.get(path))
         except NotFound:
             return None
         return content
 
-    def _deployment(self, deployment: Json | None) -> GateCheck:
+    def _deployment(self, deployment: KubeObject | None) -> GateCheck:
         name = f"Deployment {self._expected.deployment}"
         if deployment is None:
             return GateCheck(name, False, f"not in namespace {self._expected.namespace}")
@@ -190,7 +189,7 @@ class Gate:
             with contextlib.suppress(KubeError):
                 self._cluster.request("DELETE", path, body={"gracePeriodSeconds": 0})
 
-    def _pod(self, name: str, scheduler_name: str) -> dict[str, Any]:
+    def _pod(self, name: str, scheduler_name: str) -> KubeObject:
         container = {
             "name": "gate",
             # The one image that this cluster is known to be able to pull.
@@ -216,7 +215,7 @@ class Gate:
         }
 
 
-def _condition(conditions: Mapping[Any, Json], kind: str, expected: str) -> GateCheck:
+def _condition(conditions: Mapping[Any, KubeObject], kind: str, expected: str) -> GateCheck:
     condition = conditions.get(kind) or {}
     status = str(condition.get("status", "Unknown"))
     message = ": ".join(
@@ -225,7 +224,7 @@ def _condition(conditions: Mapping[Any, Json], kind: str, expected: str) -> Gate
     return GateCheck(kind, status == expected, one_line(message) or f"is {status}")
 
 
-def _load(condition: Json | None, annotations: Json) -> GateCheck:
+def _load(condition: KubeObject | None, annotations: KubeObject) -> GateCheck:
     if condition is not None:
         return _condition({"LoadDataFresh": condition}, "LoadDataFresh", "True")
     fresh = annotations.get(ANNOTATION_LOAD_FRESH) == "true"
@@ -233,7 +232,7 @@ def _load(condition: Json | None, annotations: Json) -> GateCheck:
     return GateCheck("LoadDataFresh", fresh, message or ("fresh" if fresh else "nothing is reported about it"))
 
 
-def _scheduling_message(pod: Json) -> str:
+def _scheduling_message(pod: KubeObject) -> str:
     for condition in (pod.get("status") or {}).get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") != "True":
             return one_line(str(condition.get("message") or ""))

@@ -10,7 +10,7 @@ from scheduler.catalog import OPT_IN_LABEL, OPT_OUT_VALUE, SYSTEM_PRIORITY_CLASS
 from scheduler.kube.client import KubeError, SyncConnection, api_path
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.optinpolicies import DEFAULT_SCHEDULER
-from secondary_scheduler.clusterstatus.listing import read_object
+from secondary_scheduler.clusterstatus.listing import KubeObject, read_object
 
 ORDINARY = "ordinary"
 SYSTEM_NAMESPACE = "kube-system"
@@ -37,7 +37,7 @@ class Case:
     spec: Mapping[str, Any] = field(default_factory=dict)
     excluded: str = ""
 
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> KubeObject:
         """Return a pod that every pod security standard admits."""
         security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
         container = {"name": "probe", "image": _IMAGE, "securityContext": security}
@@ -48,7 +48,7 @@ class Case:
             "containers": [{**container, **requests, **self.spec.get("container", {})}],
             **{key: value for key, value in self.spec.items() if key != "container"},
         }
-        metadata: dict[str, Any] = {"generateName": "opt-in-check-", "labels": dict(self.labels)}
+        metadata: KubeObject = {"generateName": "opt-in-check-", "labels": dict(self.labels)}
         if self.owners:
             metadata["ownerReferences"] = [dict(owner) for owner in self.owners]
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

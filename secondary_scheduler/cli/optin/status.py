@@ -12,9 +12,9 @@ from msgspec import Struct, field
 from scheduler.answers import Document
 from scheduler.catalog import MUTATING_POLICY_FLAGS
 from scheduler.kube.client import KubeError, SyncConnection, api_path
-from secondary_scheduler.cli.optinpolicies import DEFAULT_SCHEDULER, Json, Policy, Reason, not_served
+from secondary_scheduler.cli.optinpolicies import DEFAULT_SCHEDULER, Policy, Reason, not_served
 from secondary_scheduler.cli.refusals import explained
-from secondary_scheduler.clusterstatus.listing import list_items
+from secondary_scheduler.clusterstatus.listing import KubeObject, list_items
 
 MAX_NAMES = 100
 """Scheduler names that are counted apart in a namespace; a tenant can make up any number."""
@@ -95,7 +95,7 @@ class Census:
         """Note names that somebody says to serve."""
         self._served.update(names)
 
-    def add_pod(self, pod: Json) -> None:
+    def add_pod(self, pod: KubeObject) -> None:
         """Count a pod."""
         metadata, spec, status = (pod.get(key) or {} for key in ("metadata", "spec", "status"))
         namespace = str(metadata.get("namespace"))
@@ -115,7 +115,7 @@ class Census:
             entry.waiting += 1
             entry.note(f"{namespace}/{metadata.get('name')}")
 
-    def add_template(self, item: Json, path: Sequence[str]) -> None:
+    def add_template(self, item: KubeObject, path: Sequence[str]) -> None:
         """Count the template of an object that makes pods, unless another object made it."""
         metadata = item.get("metadata") or {}
         counted = self.namespaces.get(str(metadata.get("namespace")))
@@ -149,7 +149,7 @@ class Census:
             name = OTHERS
         return self._unserved.setdefault(name, UnservedName(name))
 
-    def _age(self, metadata: Json) -> float:
+    def _age(self, metadata: KubeObject) -> float:
         try:
             created = datetime.fromisoformat(str(metadata.get("creationTimestamp")))
         except ValueError:
@@ -197,7 +197,7 @@ def _count(counts: dict[str, int], name: str) -> None:
     counts[key] = counts.get(key, 0) + 1
 
 
-def _was_tried(status: Json) -> bool:
+def _was_tried(status: KubeObject) -> bool:
     return any(condition.get("type") == "PodScheduled" for condition in status.get("conditions") or ())
 
 
