@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from msgspec import structs
+
 from scheduler.config import Configuration, load_configuration
 from scheduler.framework import PodInfo
 from secondary_scheduler.views.nodes import NodeColumns
@@ -45,9 +47,9 @@ class Visitor:
 def cut(scene: Scene, visitor: Visitor) -> Scene:
     """Return what of a scene a visitor may see; the scene is of a snapshot and stays as it is."""
     configuration = scene.configuration if visitor.configuration else _bare(scene.configuration.scheduler_names)
-    seen = [decision for decision in scene.run.decisions if visitor.sees(decision.key)]
-    unseen = Counter(decision.result for decision in scene.run.decisions if not visitor.sees(decision.key))
-    placed = Counter(decision.node for decision in scene.run.decisions if not visitor.sees(decision.key))
+    seen = [decision for decision in scene.run.decisions if visitor.sees(decision.pod)]
+    unseen = Counter(decision.result for decision in scene.run.decisions if not visitor.sees(decision.pod))
+    placed = Counter(decision.node for decision in scene.run.decisions if not visitor.sees(decision.pod))
     run = Run(
         configuration=configuration,
         decisions=tuple(_numbered(number, decision, visitor) for number, decision in enumerate(seen, 1)),
@@ -85,10 +87,11 @@ def _cut_columns(columns: NodeColumns, visitor: Visitor) -> NodeColumns:
 
 def _numbered(number: int, decision: PodDecision, visitor: Visitor) -> PodDecision:
     """Return a decision as the visitor sees it: its number is that among those that are seen."""
-    victims = tuple(victim for victim in decision.victims if visitor.sees(victim))
-    if hidden := len(decision.victims) - len(victims):
+    every = decision.victims or ()
+    victims = tuple(victim for victim in every if visitor.sees(victim))
+    if hidden := len(every) - len(victims):
         victims = (*victims, f"{hidden} of other namespaces")
-    return replace(decision, number=number, victims=victims)
+    return structs.replace(decision, number=number, victims=victims)
 
 
 def _visible_pods(

@@ -6,13 +6,16 @@ import math
 import random
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
 
-from scheduler.core import Explanation, Placement, PostFilterOutcome, explain, gang_message, gang_plugins
-from scheduler.engine import AttemptPipeline, RecordedAnswers, UnrecordedError, is_reserved, refusal_message
+from scheduler.answers import Decision
+from scheduler.core import Explanation, Placement, PostFilterOutcome, detail_of, explain, gang_message, gang_plugins
+from scheduler.engine import Assembly, AttemptPipeline, RecordedAnswers, UnrecordedError, is_reserved, refusal_message
 from scheduler.framework import NO_NODES, Asking, Code, Gang, PodInfo, PrioritizeQuestion, ProfileRunner
+from scheduler.kube.primitives import format_time
 from scheduler.state import ClusterState, Snapshot
 from secondary_scheduler.simulation.extenderanswers import answered
 
@@ -27,6 +30,46 @@ def result_of(outcome: Outcome, pod: PodInfo, runner: ProfileRunner, state: Clus
     if outcome.placement is not None or not state.node_count:
         return UNSCHEDULABLE
     return UNDECIDED if pod.deleting or runner.run_pre_enqueue(pod).is_success else GATED
+
+
+def decision_of(outcome: Outcome, pod: PodInfo, result: str, assembly: Assembly, limit: int) -> Decision:
+    """Return the answer about a pod, while the outcome's matrix is valid.
+
+    Args:
+        outcome: what became of it.
+        pod: as it was before.
+        result: how that is called.
+        assembly: what decided.
+        limit: nodes that have their scores.
+    """
+    placement, details = outcome.placement, None
+    if outcome.explanation is not None:
+        # The pod is on its node by now. Scores and reasons are of the state before; what is lacking is asked of the
+        # state as it is, which is the same for a pod that got no node.
+        runner = assembly.runners[pod.scheduler_name]
+        details = detail_of(outcome.explanation, assembly.attempts.snapshot(), runner, outcome.node, limit)
+    return Decision(
+        time=time_text(assembly.attempts.clocks.wall()),
+        pod=pod.key,
+        uid=pod.uid,
+        scheduler_name=pod.scheduler_name,
+        attempt=None,
+        simulated=True,
+        result=result,
+        node=outcome.node,
+        message=outcome.message,
+        total=placement.total if placement is not None else 0,
+        evaluated_nodes=placement.evaluated if placement is not None else 0,
+        feasible_nodes=placement.feasible if placement is not None else 0,
+        load_age_seconds={} if placement is None else {key: round(age, 1) for key, age in placement.load_ages.items()},
+        details=details,
+        victims=outcome.victims or None,
+    )
+
+
+def time_text(seconds: float) -> str:
+    """Return a time as the API writes it."""
+    return format_time(datetime.fromtimestamp(seconds, UTC))
 
 
 def waited(pod: PodInfo, now: float) -> float | None:

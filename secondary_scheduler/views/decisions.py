@@ -34,7 +34,7 @@ class Filter:
         if self.plugin and self.plugin not in rejectors_of(decision):
             return False
         wanted = self.text.casefold()
-        return any(wanted in part.casefold() for part in (decision.key, decision.node or "", decision.message))
+        return any(wanted in part.casefold() for part in (decision.pod, decision.node or "", decision.message or ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def choices_of(run: Run) -> Choices:
 
 def rejectors_of(decision: PodDecision) -> set[str]:
     """Return the plugins that rejected a node."""
-    return set() if decision.detail is None else {group.plugin for group in decision.detail.rejected}
+    return set() if decision.details is None else {group.plugin for group in decision.details.rejected}
 
 
 def listed(run: Run, wanted: Filter, page: int) -> Listed:
@@ -129,7 +129,7 @@ def decision_page(decision: PodDecision, last: int, attempts: Sequence[PodDecisi
         decision,
         number - 1 if number > 1 else None,
         number + 1 if number < last else None,
-        [attempt for attempt in reversed(attempts) if attempt.time < decision.time],
+        [attempt for attempt in reversed(attempts) if attempt.moment < decision.moment],
     )
 
 

@@ -91,7 +91,7 @@ def listed_pods(scene: Scene, wanted: PodFilter, page: int) -> PodList:
 
 def _waiting(scene: Scene) -> Iterator[PodRow]:
     for decision in scene.run.decisions:
-        yield PodRow(decision.key, decision.scheduler_name, None, decision.waiting)
+        yield PodRow(decision.pod, decision.scheduler_name, None, decision.waiting)
 
 
 def _placed(scene: Scene) -> Iterator[PodRow]:
@@ -176,12 +176,12 @@ def _reasons(rows: Sequence[PodDecision]) -> tuple[Reason, ...]:
     pods: Counter[tuple[str, str]] = Counter()
     nodes: Counter[tuple[str, str]] = Counter()
     for decision in rows:
-        groups = decision.detail.rejected if decision.detail is not None else ()
+        groups = decision.details.rejected if decision.details is not None else ()
         for group in groups:
             pods[group.plugin, group.reason] += 1
             nodes[group.plugin, group.reason] += group.nodes
         if not groups:
-            pods["", decision.message] += 1
+            pods["", decision.message or ""] += 1
     reasons = [Reason(plugin, text, number, nodes[plugin, text]) for (plugin, text), number in pods.items()]
     return tuple(sorted(reasons, key=lambda reason: (-reason.pods, -reason.nodes, reason.text))[:_MAX_REASONS])
 

@@ -6,14 +6,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from scheduler.answers import DecisionDetail
+from msgspec.structs import asdict, replace
+
+from scheduler.answers import Decision
 from scheduler.config import Configuration
-from scheduler.core import Placement, detail_of
+from scheduler.core import Placement
 from scheduler.engine import Assembly
 from scheduler.framework import LoadReading, PodInfo
 from secondary_scheduler.balance import NodeFigures, node_figures
 from secondary_scheduler.simulation.cluster import SimulatedCluster
-from secondary_scheduler.simulation.deciding import UNDECIDED, Outcome, result_of, waited
+from secondary_scheduler.simulation.deciding import UNDECIDED, Outcome, decision_of, result_of, waited
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, copy_cluster, make_ready
 from secondary_scheduler.views.nodes import NodeColumns, node_columns
 
@@ -36,44 +38,30 @@ class Limits:
     total: float
 
 
-@dataclass(frozen=True, slots=True)
-class PodDecision:
-    """What became of one pending pod.
+class PodDecision(Decision, frozen=True, kw_only=True):
+    """What became of one pending pod; `result` is one of `simulation.deciding.RESULTS`.
 
     Attributes:
         number: position in the order of decisions, from 1.
-        result: one of `simulation.results.RESULTS`.
-        message: why it has no node, as kube-scheduler words it.
         waiting: seconds since it was created; None where the object does not say.
-        detail: scores and reasons; None where nothing was evaluated, or time was short.
-        load_ages: seconds since each load source answered.
-        time: of the decision, seconds since the epoch; 0: that of all decisions.
-        attempt: how many attempts there were before and with it; 0: the only one.
+        moment: seconds since the epoch; 0: that of all decisions.
     """
 
     number: int
-    key: str
-    scheduler_name: str
-    result: str
-    node: str | None
-    message: str
     priority: int = 0
     waiting: float | None = None
     requests: Mapping[str, int] | None = None
-    evaluated: int = 0
-    feasible: int = 0
-    total: int = 0
-    victims: tuple[str, ...] = ()
-    detail: DecisionDetail | None = None
-    load_ages: Mapping[str, float] | None = None
-    time: float = 0.0
-    attempt: int = 0
-    uid: str = ""
+    moment: float = 0.0
 
     @property
     def namespace(self) -> str:
         """Namespace of the pod."""
-        return self.key.partition("/")[0]
+        return self.pod.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """Its name there."""
+        return self.pod.partition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,49 +154,42 @@ def _decide(
         pod = by_key.pop(outcome.pod)
         if limits.explained and outcome.explanation is None and outcome.placement is not None:
             unexplained += 1
-        decisions.append(record(len(decisions) + 1, pod.key, outcome, pod, ready.assembly, now, limit))
+        decisions.append(record(len(decisions) + 1, outcome, pod, ready.assembly, now, limit))
         if time.monotonic() - began > limits.total or stopped():
             break
     for pod in by_key.values():
         message = f"not decided: {limits.total:g} s were not enough for all pods"
-        decisions.append(_undecided(len(decisions) + 1, pod, message, now))
+        undecided = _undecided(len(decisions) + 1, pod.key, pod.scheduler_name, message)
+        waits = waited(pod, now)
+        decisions.append(replace(undecided, priority=pod.priority, waiting=waits, requests=pod.requests))
     for broken in cluster.undecidable:
-        number = len(decisions) + 1
-        decisions.append(PodDecision(number, broken.key, broken.scheduler_name, UNDECIDED, None, broken.reason))
+        decisions.append(_undecided(len(decisions) + 1, broken.key, broken.scheduler_name, broken.reason))
     return decisions, unexplained
 
 
-def record(
-    number: int, key: str, outcome: Outcome, pod: PodInfo, assembly: Assembly, now: float, limit: int
-) -> PodDecision:
+def record(number: int, outcome: Outcome, pod: PodInfo, assembly: Assembly, now: float, limit: int) -> PodDecision:
     """Return what became of a pod, while the outcome's matrix is valid; at most so many nodes have their scores."""
-    runner = assembly.runners[pod.scheduler_name]
-    placement, detail = outcome.placement, None
-    if outcome.explanation is not None:
-        # The pod is on its node by now. Scores and reasons are of the state before; what is lacking is asked of the
-        # state as it is, which is the same for a pod that got no node.
-        detail = detail_of(outcome.explanation, assembly.attempts.snapshot(), runner, outcome.node, limit)
+    result = result_of(outcome, pod, assembly.runners[pod.scheduler_name], assembly.state)
+    decision = decision_of(outcome, pod, result, assembly, limit)
     return PodDecision(
-        number=number,
-        key=key,
-        scheduler_name=pod.scheduler_name,
-        result=result_of(outcome, pod, runner, assembly.state),
-        node=outcome.node,
-        message=outcome.message or "",
-        priority=pod.priority,
-        waiting=waited(pod, now),
-        requests=pod.requests,
-        evaluated=placement.evaluated if placement is not None else 0,
-        feasible=placement.feasible if placement is not None else 0,
-        total=placement.total if placement is not None else 0,
-        victims=outcome.victims,
-        detail=detail,
-        load_ages=placement.load_ages if placement is not None else None,
-        uid=pod.uid,
+        **asdict(decision), number=number, priority=pod.priority, waiting=waited(pod, now), requests=pod.requests
     )
 
 
-def _undecided(number: int, pod: PodInfo, message: str, now: float) -> PodDecision:
+def _undecided(number: int, pod: str, scheduler_name: str, message: str) -> PodDecision:
     return PodDecision(
-        number, pod.key, pod.scheduler_name, UNDECIDED, None, message, pod.priority, waited(pod, now), pod.requests
+        number=number,
+        pod=pod,
+        scheduler_name=scheduler_name,
+        result=UNDECIDED,
+        message=message,
+        time="",
+        uid="",
+        attempt=None,
+        node=None,
+        total=0,
+        evaluated_nodes=0,
+        feasible_nodes=0,
+        load_age_seconds={},
+        details=None,
     )

@@ -103,7 +103,7 @@ def show_decision(
         when = " at this moment" if scene.is_replayed else ""
         raise web.HTTPNotFound(text=f"there is no decision {number}{when}; the last one is {len(every)}")
     decision = every[int(number) - 1]
-    shown = decisions.decision_page(decision, len(every), attempts_of(decision.key))
+    shown = decisions.decision_page(decision, len(every), attempts_of(decision.pod))
     return Shown("decision.html", "decisions", {"shown": shown})
 
 

@@ -50,17 +50,17 @@ class FakeCluster(LiveCluster):
 
     def ask(self, namespace: str, name: str) -> RunningPod:
         for decision in self.scene.run.decisions:
-            if decision.key.rpartition("/")[2] == name:
+            if decision.pod.rpartition("/")[2] == name:
                 attempt = read_decision(
                     time="2026-09-21T14:13:20Z",
                     result="scheduled" if decision.node else "unschedulable",
                     schedulerName=decision.scheduler_name,
                     node=decision.node,
                     message=decision.message or None,
-                    evaluatedNodes=decision.evaluated,
-                    feasibleNodes=decision.feasible,
-                    loadAgeSeconds=dict(decision.load_ages or {}),
-                    details=decision.detail,
+                    evaluatedNodes=decision.evaluated_nodes,
+                    feasibleNodes=decision.feasible_nodes,
+                    loadAgeSeconds=dict(decision.load_age_seconds),
+                    details=decision.details,
                 )
                 return running_pod(DecisionList(items=(attempt,)))
         raise CommandError(f"{namespace}/{name}: unknown to scheduler-1")
@@ -78,7 +78,7 @@ def status_of(scene: Scene, placed: int = 8, *, alive: bool = True, **answers: A
     chosen = [decision for decision in scene.run.decisions if decision.node][:placed]
     times = (f"2026-11-24T11:59:{59 - 4 * number:02d}Z" for number in range(len(chosen)))
     items = [
-        read_decision(time=time, pod=decision.key, node=decision.node)
+        read_decision(time=time, pod=decision.pod, node=decision.node)
         for decision, time in zip(reversed(chosen), times, strict=True)
     ]
     live = LiveState(summarize_metrics(made.METRICS), summarize_decisions(items, made.NOW))

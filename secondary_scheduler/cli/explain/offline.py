@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 import msgspec
 import typer
@@ -23,10 +22,9 @@ from scheduler.answers import (
     QueueReport,
     WaitingPod,
 )
-from scheduler.core import Placement, detail_of, explain, judge_node, without_own_use
+from scheduler.core import detail_of, explain, judge_node, without_own_use
 from scheduler.engine import node_report, why_not
 from scheduler.framework import PodInfo
-from scheduler.kube.primitives import format_time
 from secondary_scheduler.cli.configurations import chosen_configuration
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.explain.objects import Subject, explained_first, summary_of
@@ -34,7 +32,17 @@ from secondary_scheduler.cli.explain.request import OfflineRequest
 from secondary_scheduler.cli.output import counted
 from secondary_scheduler.clusterstatus.listing import KubeObject, name_of, suggestion
 from secondary_scheduler.simulation.cluster import PodSelection, read_load
-from secondary_scheduler.simulation.deciding import GATED, PLACED, UNDECIDED, UNSCHEDULABLE, Outcome, result_of, waited
+from secondary_scheduler.simulation.deciding import (
+    GATED,
+    PLACED,
+    UNDECIDED,
+    UNSCHEDULABLE,
+    Outcome,
+    decision_of,
+    result_of,
+    time_text,
+    waited,
+)
 from secondary_scheduler.simulation.documents import read_objects
 from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects, read_recorded
 from secondary_scheduler.simulation.report import Report
@@ -103,7 +111,8 @@ def explain_offline(
         outcome = next((each for each in simulation.run(ready.cluster.pending) if each.pod == key), None)
         if outcome is None:
             raise CommandError(printable(f"{key}: nothing was decided about it"), ExitCode.INVALID_INPUT)
-        decision = _decided(ready, pending[0], outcome)
+        result = "unschedulable" if outcome.node is None else "scheduled"
+        decision = decision_of(outcome, pending[0], result, ready.assembly, _BEST_NODES)
         # With its node, if it was given one: it is judged without its own use, as a placed pod is.
         pod = attempts.state.pod(pending[0].uid) or pending[0]
     answer = DecisionList(
@@ -158,7 +167,9 @@ def _why_absent(offline: Offline, namespace: str, name: str) -> str:
 def _placed(ready: ReadyCluster, pod: PodInfo) -> Decision:
     """A pod that has a node in the snapshot, as if it were decided about now."""
     attempts = ready.assembly.attempts
-    decision = _decision(ready, pod, "placed", pod.node_name, "it belongs to another scheduler, so nothing is judged")
+    not_judged = "it belongs to another scheduler, so nothing is judged"
+    unknown = Outcome(pod.key, pod.scheduler_name, pod.node_name, not_judged)
+    decision = decision_of(unknown, pod, PLACED, ready.assembly, _BEST_NODES)
     if pod.scheduler_name not in attempts.runners:
         return decision
     view, waiting = without_own_use(attempts.snapshot(), pod)
@@ -178,48 +189,6 @@ def _again(verdict: NodeVerdict) -> str:
         return ""
     equally = f", as well as {counted(verdict.ties - 1, 'other')}" if verdict.ties > 1 else ""
     return f"decided again, this node would be number {verdict.rank} of {verdict.feasible} that fit{equally}"
-
-
-def _decided(ready: ReadyCluster, pod: PodInfo, outcome: Outcome) -> Decision:
-    """A pod that waits in the snapshot."""
-    result = "unschedulable" if outcome.node is None else "scheduled"
-    decision = _decision(ready, pod, result, outcome.node, outcome.message, outcome.placement)
-    if outcome.explanation is None:
-        return decision
-    attempts = ready.assembly.attempts
-    detail = detail_of(outcome.explanation, attempts.snapshot(), attempts.runner_of(pod), outcome.node, _BEST_NODES)
-    return structs.replace(decision, details=detail)
-
-
-def _decision(
-    ready: ReadyCluster,
-    pod: PodInfo,
-    result: str,
-    node: str | None,
-    message: str | None,
-    placement: Placement | None = None,
-) -> Decision:
-    ages = placement.load_ages if placement is not None else {}
-    return Decision(
-        time=_time_text(ready.assembly.attempts.clocks.wall()),
-        pod=pod.key,
-        uid=pod.uid,
-        scheduler_name=pod.scheduler_name,
-        attempt=None,
-        simulated=True,
-        result=result,
-        node=node,
-        message=message,
-        total=placement.total if placement is not None else 0,
-        evaluated_nodes=placement.evaluated if placement is not None else 0,
-        feasible_nodes=placement.feasible if placement is not None else 0,
-        load_age_seconds={source: round(age, 1) for source, age in ages.items()},
-        details=None,
-    )
-
-
-def _time_text(seconds: float) -> str:
-    return format_time(datetime.fromtimestamp(seconds, UTC))
 
 
 class _Owner(Struct):
@@ -360,7 +329,7 @@ def _waiting(ready: ReadyCluster, pod: PodInfo, outcome: Outcome, queue: str, pl
         scheduler_name=pod.scheduler_name,
         queue=queue,
         priority=pod.priority,
-        since=None if math.isnan(pod.created_at) else _time_text(pod.created_at),
+        since=None if math.isnan(pod.created_at) else time_text(pod.created_at),
         seconds=None if waits is None else round(waits, 3),
         position=place if is_placed else None,
         node=outcome.node,

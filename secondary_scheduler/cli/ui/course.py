@@ -10,11 +10,12 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from scheduler.config import Configuration
 from scheduler.core import Placement
@@ -210,8 +211,8 @@ class _Watching:
         if self._limits.explained and outcome.explanation is None and outcome.placement is not None:
             self.unexplained += 1
         number = attempts[0].number if attempts else len(self.histories)
-        decision = record(number, name, outcome, pod, self._ready.assembly, moment, self._most)
-        decision = replace(decision, time=moment, attempt=self._tries[name])
+        decision = record(number, outcome, pod, self._ready.assembly, moment, self._most)
+        decision = replace(decision, pod=name, moment=moment, attempt=self._tries[name])
         if attempts and _fate(attempts[-1]) == _fate(decision):
             return
         if len(attempts) == _MAX_ATTEMPTS:
@@ -245,17 +246,17 @@ class _Watching:
         return late or self._stopped() or len(self.frames) == len(self._recorded)
 
 
-def _fate(decision: PodDecision) -> tuple[str, str | None, str]:
+def _fate(decision: PodDecision) -> tuple[str, str | None, str | None]:
     return decision.result, decision.node, decision.message
 
 
 def _last(attempts: Sequence[PodDecision], moment: float) -> PodDecision | None:
-    return next((each for each in reversed(attempts) if each.time <= moment), None)
+    return next((each for each in reversed(attempts) if each.moment <= moment), None)
 
 
 def _longer(decision: PodDecision, moment: float) -> float | None:
     """How long a pod waits at a moment that was decided earlier."""
-    return None if decision.waiting is None else decision.waiting + max(0.0, moment - decision.time)
+    return None if decision.waiting is None else decision.waiting + max(0.0, moment - decision.moment)
 
 
 WIDTH, HEIGHT = 600, 120

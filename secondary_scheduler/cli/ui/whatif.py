@@ -211,12 +211,12 @@ def changed_configuration(configuration: Configuration, form: Form) -> Configura
 def compare(before: Run, after: Run) -> WhatIf:
     """Return which pods fare differently in the second run. A replay that was ended has not come to all pods: what is
     missing on one side is left out."""
-    decided = [{decision.key: decision for decision in run.decisions} for run in (before, after)]
+    decided = [{decision.pod: decision for decision in run.decisions} for run in (before, after)]
     old, new = (
         Side(run.configuration, {key: own[key] for key in decided[1] if key in decided[0]}, run.figures)
         for run, own in zip((before, after), decided, strict=True)
     )
-    undecided = sum(decision.message.startswith("not decided: ") for decision in after.decisions)
+    undecided = sum((decision.message or "").startswith("not decided: ") for decision in after.decisions)
     return WhatIf(compare_sides(old, new), undecided, after.seconds)
 
 

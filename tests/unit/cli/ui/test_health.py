@@ -78,7 +78,7 @@ async def test_the_page_says_what_status_says(reader: Reader) -> None:
 async def test_the_last_placements_lead_to_why(reader: Reader, scene: Scene) -> None:
     text = await reader.get("/health")
     links = re.findall(r'why\?namespace=([^&"]+)&amp;name=([^"]+)">', text)
-    chosen = [decision.key for decision in scene.run.decisions if decision.node][:8]
+    chosen = [decision.pod for decision in scene.run.decisions if decision.node][:8]
     assert [f"{namespace}/{name}" for namespace, name in links] == chosen[::-1]
 
 
@@ -146,7 +146,7 @@ def rows(text: str) -> list[tuple[str, str]]:
 
 def pods_of(scene: Scene) -> dict[str, str]:
     """Every pod of the profile with its state."""
-    waiting = {decision.key: "waiting" for decision in scene.run.decisions}
+    waiting = {decision.pod: "waiting" for decision in scene.run.decisions}
     nodes = [node.name for node in scene.run.before.infos]
     names = scene.configuration.scheduler_names
     placed = {pod.key for node in nodes for pod in scene.pods_on(node) if pod.scheduler_name in names}

@@ -149,7 +149,7 @@ async def test_the_running_scheduler_is_asked_about_a_pod(cluster: FakeCluster, 
     assert "n1 chosen 250 250 (40 → 50) 35 %, not known, 12 s" in text
     assert text.index("n1 chosen") < text.index("n2 100")
     assert "NodeResourcesFit Insufficient cpu 1 n3" in text
-    assert "2026-11-24T10:00:00Z unschedulable no room" in text
+    assert "2026-11-24T10:00:00Z 2 unschedulable no room" in text
 
 
 async def test_a_waiting_pod_says_in_which_queue_and_what_would_help(cluster: FakeCluster, pages: Pages) -> None:

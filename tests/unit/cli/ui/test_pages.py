@@ -147,7 +147,7 @@ async def test_a_node_shows_its_labels_taints_load_and_pods(scene: Scene, pages:
 async def test_the_list_has_every_decision_with_its_result(scene: Scene, pages: Pages) -> None:
     text = await pages.get("/decisions")
     rows = re.findall(r'<a href="[^"]*/decisions/(\d+)">([^<]+)</a></th><td><span class="tag (\w+)">', text)
-    expected = [(str(each.number), each.key, each.result) for each in scene.run.decisions]
+    expected = [(str(each.number), each.pod, each.result) for each in scene.run.decisions]
     assert [(number, name, result) for number, name, result in rows] == expected
     assert {result for _, _, result in rows} == {PLACED, UNSCHEDULABLE, GATED}
 
@@ -164,11 +164,11 @@ async def test_the_filter_takes_text_namespace_and_plugin_together(scene: Scene,
     text = await pages.get("/decisions?q=API-0&namespace=shop&plugin=NodeAffinity")
     names = re.findall(r'/decisions/\d+">([^<]+)</a></th>', text)
     expected = [
-        each.key
+        each.pod
         for each in scene.run.decisions
         if each.namespace == "shop"
-        and each.detail is not None
-        and any(group.plugin == "NodeAffinity" for group in each.detail.rejected)
+        and each.details is not None
+        and any(group.plugin == "NodeAffinity" for group in each.details.rejected)
     ]
     assert expected
     assert names == expected
@@ -176,24 +176,24 @@ async def test_the_filter_takes_text_namespace_and_plugin_together(scene: Scene,
 
 async def test_a_placed_pod_shows_all_scores_of_the_nodes_that_fit(scene: Scene, pages: Pages) -> None:
     decision = next(each for each in scene.run.decisions if each.result == PLACED)
-    assert decision.detail is not None
+    assert decision.details is not None
     text = visible(await pages.get(f"/decisions/{decision.number}"))
-    chosen = next(node for node in decision.detail.nodes if node.chosen)
+    chosen = next(node for node in decision.details.nodes if node.chosen)
     scores = " ".join(f"{each.weighted} ( {each.raw} → {each.normalized} )" for each in chosen.scores.values())
     shown = text.replace("(", "( ").replace(")", " )")
     assert f"{decision.node} chosen {chosen.total} {scores}" in shown
-    assert len(decision.detail.nodes) == decision.feasible
-    assert all(node.name in text for node in decision.detail.nodes)
+    assert len(decision.details.nodes) == decision.feasible_nodes
+    assert all(node.name in text for node in decision.details.nodes)
 
 
 async def test_the_chosen_node_has_the_best_total_of_the_matrix(scene: Scene) -> None:
-    placed = [each for each in scene.run.decisions if each.result == PLACED and each.detail is not None]
+    placed = [each for each in scene.run.decisions if each.result == PLACED and each.details is not None]
     assert placed
     for decision in placed:
-        assert decision.detail is not None
-        (chosen,) = (node for node in decision.detail.nodes if node.chosen)
+        assert decision.details is not None
+        (chosen,) = (node for node in decision.details.nodes if node.chosen)
         assert chosen.name == decision.node
-        assert chosen.total == max(node.total for node in decision.detail.nodes)
+        assert chosen.total == max(node.total for node in decision.details.nodes)
 
 
 async def test_an_unschedulable_pod_shows_who_rejected_how_many_nodes_and_what_is_missing(
@@ -215,7 +215,7 @@ async def test_the_queue_has_each_pod_once_in_the_queue_of_its_result(scene: Sce
     for result in (PLACED, UNSCHEDULABLE, GATED):
         section = text.partition(f'<section class="card" id="{result}"')[2].partition("</section>")[0]
         names = re.findall(r'/decisions/\d+">([^<]+)</a></th>', section)
-        assert names == [each.key for each in scene.run.decisions if each.result == result]
+        assert names == [each.pod for each in scene.run.decisions if each.result == result]
     assert 'id="undecided"' not in text
 
 
@@ -223,15 +223,15 @@ async def test_the_queue_counts_reasons_by_pods_and_nodes(scene: Scene, pages: P
     text = visible(await pages.get("/queue"))
     pods = [each for each in scene.run.decisions if each.result == UNSCHEDULABLE]
     tainted = sum(
-        any(group.plugin == "TaintToleration" for group in each.detail.rejected)
+        any(group.plugin == "TaintToleration" for group in each.details.rejected)
         for each in pods
-        if each.detail is not None
+        if each.details is not None
     )
     nodes = sum(
         group.nodes
         for each in pods
-        if each.detail is not None
-        for group in each.detail.rejected
+        if each.details is not None
+        for group in each.details.rejected
         if group.plugin == "TaintToleration"
     )
     assert f"node(s) had untolerated taint(s) {tainted} TaintToleration {nodes}" in text

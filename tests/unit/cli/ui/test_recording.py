@@ -144,14 +144,14 @@ async def test_decisions_come_one_after_the_other(scenes: RecordingScenes, pages
         match = re.search(r'<h2 id="list">(\d+) decisions?</h2>', text)
         assert match is not None
         numbers.append(int(match[1]))
-        assert all(each.time <= scenes.course.frames[moment].time for each in scenes.at(moment).run.decisions)
+        assert all(each.moment <= scenes.course.frames[moment].time for each in scenes.at(moment).run.decisions)
     assert numbers == sorted(numbers)
     assert (numbers[0], numbers[-1]) == (1, ARRIVING)
 
 
 async def test_the_queue_holds_who_waits_then(scenes: RecordingScenes, pages: Pages) -> None:
     for moment in (MIDDLE, LAST):
-        waiting = {each.key for each in scenes.course.frames[moment].waiting}
+        waiting = {each.pod for each in scenes.course.frames[moment].waiting}
         assert waiting
         text = await pages.get(f"/at/{moment}/queue")
         assert set(re.findall(r"/decisions/\d+\">([^<]*)</a>", text)) == waiting
@@ -165,7 +165,7 @@ async def test_a_node_has_the_pods_that_the_replay_has_there(scenes: RecordingSc
     )
     text = visible(await pages.get(f"/at/{LAST}/node?name={placed.node}"))
     assert "Placed here by the replay" in text
-    assert placed.key in text
+    assert placed.pod in text
     assert re.search(r"recorded: \d+ %", text)
     assert "Placed here by the replay" not in visible(await pages.get(f"/at/0/node?name={placed.node}"))
 
@@ -176,7 +176,7 @@ async def test_a_decision_says_when_it_was_made_and_where_the_recording_has_the_
     for decision in scenes.at(LAST).run.decisions[:6]:
         text = visible(await pages.get(f"/at/{LAST}/decisions/{decision.number}"))
         assert ", attempt 1" in text
-        recorded = scenes.course.recorded_nodes.get(decision.key)
+        recorded = scenes.course.recorded_nodes.get(decision.pod)
         assert (f"In the recording on {recorded}" if recorded else "In the recording on no node") in text
 
 
@@ -185,7 +185,7 @@ async def test_a_pod_that_waited_shows_its_earlier_attempts(tmp_path: Path) -> N
     recording = MadeRecording().there(node("n1")).added(5, first).added(10, second).deleted(30, first)
     scenes = read(tmp_path, recording)
     fates = [
-        [(each.key.partition("/")[2], each.result) for each in scenes.at(moment).run.decisions]
+        [(each.pod.partition("/")[2], each.result) for each in scenes.at(moment).run.decisions]
         for moment in (7, 20, 40)
     ]
     assert fates == [
@@ -236,12 +236,12 @@ def test_frames_do_not_change_what_the_replay_decides(tmp_path: Path) -> None:
         recording.added(3 * number, item)
     recording.deleted(40, arriving[0], arriving[1])
     scenes = read(tmp_path, recording)
-    whole = {each.key: each.node for each in scenes.at(scenes.last).run.decisions}
+    whole = {each.pod: each.node for each in scenes.at(scenes.last).run.decisions}
     for index in (0, 5, 30, scenes.last):
         scene = scenes.at(index)
         again = scene.decide(scene.configuration, Limits(0, 60), lambda: False)
-        assert [(each.key, each.node) for each in again.decisions] == [
-            (each.key, each.node) for each in scene.run.decisions
+        assert [(each.pod, each.node) for each in again.decisions] == [
+            (each.pod, each.node) for each in scene.run.decisions
         ]
     assert sorted(node or "" for node in whole.values()) == ["n1"] * 3 + ["n2"] * 3
 

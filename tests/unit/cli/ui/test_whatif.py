@@ -61,7 +61,7 @@ def visible(text: str) -> str:
 
 
 def nodes_of(scene: Scene) -> dict[str, str | None]:
-    return {decision.key: decision.node for decision in scene.run.decisions}
+    return {decision.pod: decision.node for decision in scene.run.decisions}
 
 
 def index_of(scene: Scene, plugin: str, label: str) -> str:
@@ -252,7 +252,8 @@ def test_a_run_ends_in_time_and_says_which_pods_are_left(scene: Scene) -> None:
         is_stopped = stopped.is_set if stopped is not None else lambda: False
         result = scene.decide(scene.configuration, limits, is_stopped)
         assert len(result.decisions) == 40
-        return [each.message for each in result.decisions if each.message.startswith("not decided: ")]
+        messages = [each.message or "" for each in result.decisions]
+        return [message for message in messages if message.startswith("not decided: ")]
 
     assert run(Limits(0.0, 60.0)) == []
     assert len(run(Limits(0.0, 0.0))) == 39
@@ -263,5 +264,5 @@ def test_a_run_ends_in_time_and_says_which_pods_are_left(scene: Scene) -> None:
 
 def test_two_runs_on_one_snapshot_give_the_same(scene: Scene) -> None:
     again = scene.decide(scene.configuration, Limits(0.0, 60.0), lambda: False)
-    assert {each.key: each.node for each in again.decisions} == nodes_of(scene)
+    assert {each.pod: each.node for each in again.decisions} == nodes_of(scene)
     assert not whatif.compare(scene.run, again).moves
