@@ -43,18 +43,18 @@ class NodeFigures:
             return self.cpu_requests if resource == "cpu" else self.memory_requests
         return self.cpu_load if resource == "cpu" else self.memory_load
 
-    def spread(self, kind: str, resource: str) -> Spread | None:
+    def spread(self, kind: str, resource: str) -> FigureSpread | None:
         """Return how a figure of `FIGURES` is spread over the nodes that have it; None where none has."""
         values = self.values(kind, resource)
         numbers = values[np.isfinite(values)]
         if not len(numbers):
             return None
         p95 = float(np.percentile(numbers, 95))
-        return Spread(float(numbers.mean()), float(numbers.std()), p95, float(numbers.max()))
+        return FigureSpread(float(numbers.mean()), float(numbers.std()), p95, float(numbers.max()))
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class FigureSpread:
     """How a figure is spread over nodes, in per cent; `stddev` is the population's."""
 
     mean: float

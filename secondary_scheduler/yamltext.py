@@ -68,7 +68,7 @@ def documents(data: bytes, file: str, *, keep_not_finite: bool = False) -> Itera
     Raises:
         InputError: the text is not YAML, or holds a number that JSON does not have; the message has line and column.
     """
-    builder = _Builder(file, keep_not_finite=keep_not_finite)
+    builder = _YAMLBuilder(file, keep_not_finite=keep_not_finite)
     try:
         for event in yaml.parse(data, Loader=_LOADER):
             if builder.take(event):
@@ -98,11 +98,11 @@ def not_finite_in(value: Any, path: Loc = ()) -> Iterator[tuple[Loc, NotFinite]]
 def dump_yaml(value: Any) -> bytes:
     """Return plain data as a YAML document that reads back the same under Kubernetes' rules: text such as `y` or
     `12e3`, which PyYAML would leave bare, is quoted."""
-    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=1 << 20, allow_unicode=True)
+    text: str = yaml.dump(value, Dumper=_BlockDumper, sort_keys=False, width=1 << 20, allow_unicode=True)
     return text.encode()
 
 
-class _Dumper(_DUMPER):  # type: ignore[misc]
+class _BlockDumper(_DUMPER):  # type: ignore[misc]
     """Shares nothing by anchors, which make files hard to read."""
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -114,7 +114,7 @@ def _text_node(dumper: Any, text: str) -> Any:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _text_node)
+_BlockDumper.add_representer(str, _text_node)
 
 
 class _Frame:
@@ -131,7 +131,7 @@ class _Frame:
         self.merged: list[Any] = []
 
 
-class _Builder:
+class _YAMLBuilder:
     """Turns events into one document after another."""
 
     def __init__(self, file: str, *, keep_not_finite: bool) -> None:

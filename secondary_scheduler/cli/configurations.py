@@ -21,7 +21,7 @@ from secondary_scheduler.cli.stackfile import examine_stack, is_stack_file
 from secondary_scheduler.cli.storedconfigurations import InstalledConfiguration, stored_configurations
 from secondary_scheduler.files import read_text
 from secondary_scheduler.simulation.objects import RecordedObjects
-from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.report import InputReport
 
 _NAME_LIMIT = 5
 
@@ -45,7 +45,7 @@ def chosen_configuration(
     file: Path | None,
     place: InstalledPlace,
     objects: RecordedObjects,
-    report: Report,
+    report: InputReport,
     sibling: Path | None = None,
 ) -> Configuration:
     """Return the configuration that decides about a snapshot's pods, and say which it is unless an option names it.
@@ -134,7 +134,7 @@ _LENIENT: Final[dict[str, Any]] = {
 
 
 def read_configuration(
-    option: str, file: Path, report: Report, minor: int | None, sibling: Path | None = None
+    option: str, file: Path, report: InputReport, minor: int | None, sibling: Path | None = None
 ) -> Configuration:
     """Return the configuration of a file, as it is on a cluster of a minor version.
 
@@ -159,7 +159,7 @@ def read_configuration(
     return configuration
 
 
-def _of_stack(file: Path, text: str, report: Report, minor: int | None, sibling: Path | None) -> Configuration:
+def _of_stack(file: Path, text: str, report: InputReport, minor: int | None, sibling: Path | None) -> Configuration:
     stack = examine_stack(file, text, sibling)
     if stack.configuration is None or stack.errors:
         _refuse(stack.errors)
@@ -180,7 +180,7 @@ def _of_stack(file: Path, text: str, report: Report, minor: int | None, sibling:
         _refuse(error.problems, error)
 
 
-def _load_text(text: str, source: str, report: Report, minor: int | None) -> tuple[Configuration, str]:
+def _load_text(text: str, source: str, report: InputReport, minor: int | None) -> tuple[Configuration, str]:
     """Return the only configuration of a text as it is on a cluster of a minor version, and which one of it this is.
 
     Raises:

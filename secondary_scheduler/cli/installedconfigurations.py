@@ -13,10 +13,10 @@ from scheduler import catalog
 from scheduler.config import Configuration, KubeSchedulerConfiguration, names_secret, redacted, render
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli.redaction import MASK
-from secondary_scheduler.cli.shapes import DROPPED, Each, Fields, Masked, Scalar, Shape, Table, scalars
+from secondary_scheduler.cli.shapes import DROPPED, Each, KeptShape, MapShape, Masked, Scalar, Table, scalars
 from secondary_scheduler.cli.storedconfigurations import InstalledConfiguration, stored_document
 from secondary_scheduler.clustersnapshot.measuring import LoadOrigin, as_scheduled
-from secondary_scheduler.clustersnapshot.reading import Document
+from secondary_scheduler.clustersnapshot.reading import SnapshotObject
 from secondary_scheduler.clusterstatus.installations import (
     MAX_INSTANCES,
     CallerLimits,
@@ -36,7 +36,7 @@ def keep_configuration(data: Any) -> Any:
     return part if isinstance(part, dict) else {}
 
 
-class _Args(Shape):
+class _Args(KeptShape):
     """An entry of `pluginConfig`: which args are known depends on the name of the plugin."""
 
     def keep(self, value: Any) -> Any:
@@ -59,9 +59,9 @@ def _args_model(plugin: str) -> type[BaseModel] | None:
 
 
 @lru_cache
-def _of_model(model: type[BaseModel]) -> Fields:
+def _of_model(model: type[BaseModel]) -> MapShape:
     """The fields of a model, under the names that a file has."""
-    shapes: dict[str, Shape] = {}
+    shapes: dict[str, KeptShape] = {}
     if issubclass(model, catalog.ArgsModel):
         # As kube-scheduler writes them; the model takes them away before it decodes.
         shapes |= scalars("apiVersion", "kind")
@@ -72,12 +72,12 @@ def _of_model(model: type[BaseModel]) -> Fields:
             shapes[key] = Masked(MASK) if names_secret(key) and isinstance(shape, Scalar) else shape
     if model is KubeSchedulerConfiguration:
         profiles = shapes["profiles"]
-        if isinstance(profiles, Each) and isinstance(profiles.shape, Fields):
-            shapes["profiles"] = Each(Fields({**profiles.shape.fields, "pluginConfig": Each(_Args())}))
-    return Fields(shapes)
+        if isinstance(profiles, Each) and isinstance(profiles.shape, MapShape):
+            shapes["profiles"] = Each(MapShape({**profiles.shape.fields, "pluginConfig": Each(_Args())}))
+    return MapShape(shapes)
 
 
-def _of_type(annotation: Any) -> Shape | None:
+def _of_type(annotation: Any) -> KeptShape | None:
     """What is kept of a value of a type; None for one that may be anything."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
@@ -147,7 +147,7 @@ def as_running(origin: LoadOrigin, running: Running, say: Callable[[str], None])
     return as_scheduled(origin, valid, say)
 
 
-def running_documents(running: Running, say: Callable[[str], None]) -> list[Document]:
+def running_documents(running: Running, say: Callable[[str], None]) -> list[SnapshotObject]:
     """Return configurations as documents of a snapshot, without secrets.
 
     One of which a part is not known, and so may hold a secret, is left out as a whole: without that part, it would
@@ -161,7 +161,7 @@ def running_documents(running: Running, say: Callable[[str], None]) -> list[Docu
             say(f"left out the configuration of {installed.scheduler}: {reason}")
         else:
             data = stored_document(InstalledConfiguration(installed.scheduler, text))
-            documents.append(Document(LOAD_API_VERSION, CONFIGURATION_KIND, data))
+            documents.append(SnapshotObject(LOAD_API_VERSION, CONFIGURATION_KIND, data))
     return documents
 
 

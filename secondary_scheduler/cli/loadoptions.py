@@ -15,7 +15,7 @@ from secondary_scheduler.clustersnapshot.measuring import LoadOrigin, as_schedul
 from secondary_scheduler.clustersnapshot.reading import load_document
 from secondary_scheduler.simulation.documents import Entry
 from secondary_scheduler.simulation.objects import RecordedObjects
-from secondary_scheduler.simulation.report import Place, Report
+from secondary_scheduler.simulation.report import InputReport, ObjectPlace
 
 PrometheusOption = Annotated[
     str | None,
@@ -97,7 +97,7 @@ def load_origin(
 
 
 def add_load(
-    objects: RecordedObjects, origin: LoadOrigin | None, configuration: Configuration, source: str, report: Report
+    objects: RecordedObjects, origin: LoadOrigin | None, configuration: Configuration, source: str, report: InputReport
 ) -> None:
     """Put the load among a cluster's objects, averaged as the configuration that decides has it.
 
@@ -116,4 +116,4 @@ def add_load(
     nodes = (bytes(node.entry.data) for node in objects.of("Node"))
     origin = as_scheduled(origin, {configuration.source: configuration}, report.note)
     document = load_document(origin, nodes, report.warn)
-    objects.add([Entry(Place(source, 1), document.api_version, document.kind, document.data)])
+    objects.add([Entry(ObjectPlace(source, 1), document.api_version, document.kind, document.data)])

@@ -35,7 +35,7 @@ _LIMIT = 1000
 _GATE = re.compile(rf'^kubernetes_feature_enabled\{{name="{MUTATING_POLICY_GATE}"[^}}]*\}} ([01])$', re.MULTILINE)
 
 
-class Reason(enum.StrEnum):
+class OptInReason(enum.StrEnum):
     """Why pods are moved, or are not; those with a dash prevent it, from the cluster down to the namespace."""
 
     MOVED = "moved"
@@ -60,7 +60,7 @@ class Binding:
 
 
 @dataclass(frozen=True)
-class Policy:
+class OptInPolicy:
     """A policy with its bindings.
 
     Attributes:
@@ -134,13 +134,13 @@ def serves(connection: SyncConnection, version: str) -> bool:
     return any(_mapping(resource).get("name") == "mutatingadmissionpolicies" for resource in resources)
 
 
-def not_served(kubernetes: str) -> tuple[Reason, str]:
+def not_served(kubernetes: str) -> tuple[OptInReason, str]:
     """Return why an API server of a version does not serve the policies, and what to do."""
     minor = minor_of(kubernetes)
     needs = mutating_policies(minor)
     if minor is not None and not needs.version:
-        return Reason.VERSION, needs.note
-    return Reason.GATE_OFF, (
+        return OptInReason.VERSION, needs.note
+    return OptInReason.GATE_OFF, (
         f"{kubernetes} does not serve MutatingAdmissionPolicies; start each API server with "
         f"{' and '.join(MUTATING_POLICY_FLAGS)}"
     )
@@ -156,7 +156,7 @@ def gate_enabled(connection: SyncConnection) -> bool | None:
     return None if match is None else match[1] == "1"
 
 
-def read_policies(connection: SyncConnection, version: str) -> list[Policy]:
+def read_policies(connection: SyncConnection, version: str) -> list[OptInPolicy]:
     """Return the policies that opt pods in, ours and those made by hand with the same label.
 
     Raises:
@@ -194,7 +194,7 @@ def foreign_policies(connection: SyncConnection, version: str, expected: Collect
     return sorted(names)
 
 
-def _policy(item: KubeObject, bound: Mapping[str, Sequence[Binding]]) -> Policy | None:
+def _policy(item: KubeObject, bound: Mapping[str, Sequence[Binding]]) -> OptInPolicy | None:
     metadata = _mapping(item.get("metadata"))
     constraints = _mapping(_mapping(item.get("spec")).get("matchConstraints"))
     namespaces, pods = _selectors(constraints)
@@ -202,7 +202,7 @@ def _policy(item: KubeObject, bound: Mapping[str, Sequence[Binding]]) -> Policy 
         return None
     name = str(metadata.get("name"))
     scheduler_name = str(_mapping(metadata.get("annotations")).get(OPT_IN_SCHEDULER) or "")
-    return Policy(name, scheduler_name, namespaces, pods, tuple(bound.get(name, ())))
+    return OptInPolicy(name, scheduler_name, namespaces, pods, tuple(bound.get(name, ())))
 
 
 def _binding(matched: KubeObject) -> Binding | None:

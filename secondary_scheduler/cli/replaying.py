@@ -20,8 +20,8 @@ from secondary_scheduler.nodeload import LOAD_KIND
 from secondary_scheduler.simulation.changing import ChangingCluster
 from secondary_scheduler.simulation.cluster import SimulatedCluster, is_static, read_load, without_node
 from secondary_scheduler.simulation.comparing import Against, PodPlacement, Side
-from secondary_scheduler.simulation.deciding import Outcome
-from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.deciding import PodOutcome
+from secondary_scheduler.simulation.report import InputReport
 from secondary_scheduler.simulation.settingup import ReadyCluster, set_load
 
 TICK = 1.0
@@ -33,7 +33,7 @@ _FIRST_RETRY, _LAST_RETRY = 1.0, 60.0
 
 
 @dataclass(slots=True)
-class _Pod:
+class _ReplayedPod:
     """A pod whose node the replay chooses.
 
     Attributes:
@@ -57,13 +57,13 @@ class _Pod:
     seen: int = -1
 
 
-class Observer(Protocol):
+class ReplayObserver(Protocol):
     """Looks on while a replay runs, and may end it."""
 
     def is_explained(self, placement: Placement) -> bool:
         """Tell whether the matrix of a decision is computed."""
 
-    def decided(self, name: str, pod: PodInfo, outcome: Outcome, moment: float) -> None:
+    def decided(self, name: str, pod: PodInfo, outcome: PodOutcome, moment: float) -> None:
         """Take in a decision, while its matrix is valid; the pod is as it was before."""
 
     def measured(self, moment: float, load: LoadReading | None, waiting: Collection[str]) -> None:
@@ -96,10 +96,10 @@ class Replay:
         *,
         taken_over: Mapping[str, str],
         scheduler_names: Collection[str],
-        report: Report,
+        report: InputReport,
         against: Against,
         moments: Sequence[float] | None = None,
-        observer: Observer | None = None,
+        observer: ReplayObserver | None = None,
     ) -> None:
         self._ready = ready
         self._state = ready.cluster.state
@@ -115,8 +115,8 @@ class Replay:
         self._changing = ChangingCluster(ready.cluster, report)
         self._simulation = ready.simulation(self._needs_matrix, post_filters=False)
         self._load = ready.load
-        self._pods: dict[str, _Pod] = {}
-        self._waiting: dict[str, _Pod] = {}
+        self._pods: dict[str, _ReplayedPod] = {}
+        self._waiting: dict[str, _ReplayedPod] = {}
         self._uids = {
             f"{event.namespace}/{event.name}": event.uid for event in recording.snapshot if event.kind == "Pod"
         }
@@ -132,7 +132,7 @@ class Replay:
         for info in self._ready.cluster.pending:
             # Nobody is preempted here: what is nominated would keep its room for nothing.
             self._state.nominator.remove(info.uid)
-            self._wait_for(_Pod(msgspec.structs.replace(info, nominated_node=""), self._names[info.uid]))
+            self._wait_for(_ReplayedPod(msgspec.structs.replace(info, nominated_node=""), self._names[info.uid]))
         self._decide(recording.start)
         for moment, events in _ticks(recording):
             self._measure_before(moment)
@@ -188,7 +188,7 @@ class Replay:
             if pod is not None:
                 self._update(pod, info, event.time)
             elif self._is_placed_here(info):
-                pod = _Pod(info, self._names[info.uid])
+                pod = _ReplayedPod(info, self._names[info.uid])
                 self._update(pod, info, event.time)
                 self._wait_for(pod)
             elif info.node_name and (info.scheduler_name not in self._either or self._state.pod(info.uid) is not None):
@@ -208,7 +208,7 @@ class Replay:
         ours = info.scheduler_name in self._profiles
         return ours and not is_static(info) and self._state.pod(info.uid) is None and info.uid in self._names
 
-    def _update(self, pod: _Pod, info: PodInfo, time: float) -> None:
+    def _update(self, pod: _ReplayedPod, info: PodInfo, time: float) -> None:
         """Take in what the recording says about a pod; where it is, the replay says."""
         if info.node_name and not pod.recorded_node:
             pod.recorded_node = info.node_name
@@ -283,11 +283,11 @@ class Replay:
 
     # Decisions ----------------------------------------------------------------------------------------------------
 
-    def _wait_for(self, pod: _Pod) -> None:
+    def _wait_for(self, pod: _ReplayedPod) -> None:
         self._pods[pod.info.uid] = self._waiting[pod.info.uid] = pod
         self._state.directory.upsert(pod.info)
 
-    def _is_due(self, pod: _Pod, moment: float) -> bool:
+    def _is_due(self, pod: _ReplayedPod, moment: float) -> bool:
         return pod.seen != self._changes and pod.next_try <= moment and not pod.info.deleting
 
     def _retry_before(self, moment: float) -> None:
@@ -321,7 +321,7 @@ class Replay:
         # What was placed may let another pod in, such as one with affinity to it.
         self._changes = changes + any(pod.node for pod in due.values())
 
-    def _take(self, pod: _Pod, outcome: Outcome, moment: float) -> None:
+    def _take(self, pod: _ReplayedPod, outcome: PodOutcome, moment: float) -> None:
         pod.message = outcome.message
         if self._observer is not None:
             self._observer.decided(pod.name, pod.info, outcome, moment)
@@ -332,7 +332,7 @@ class Replay:
         del self._waiting[pod.info.uid]
         self._against.note(pod.name, outcome)
 
-    def _put_off(self, pod: _Pod, moment: float) -> None:
+    def _put_off(self, pod: _ReplayedPod, moment: float) -> None:
         pod.seen, pod.next_try = self._changes, moment + pod.pause
         pod.pause = min(_LAST_RETRY, 2 * pod.pause)
 
@@ -343,7 +343,7 @@ class Replay:
 
     # Results ------------------------------------------------------------------------------------------------------
 
-    def _settle(self, pod: _Pod) -> None:
+    def _settle(self, pod: _ReplayedPod) -> None:
         """Note where a pod is at its end, or at the recording's."""
         message = None if pod.node else pod.message or "gone before it was decided"
         self._placements[pod.name] = PodPlacement(pod.info.scheduler_name, pod.node or None, message)

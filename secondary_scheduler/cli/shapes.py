@@ -24,7 +24,7 @@ class _Dropped:
 DROPPED: Final = _Dropped()
 
 
-class Shape(ABC):
+class KeptShape(ABC):
     """What is kept of one value."""
 
     @abstractmethod
@@ -32,7 +32,7 @@ class Shape(ABC):
         """Return the part of a value that is kept; `DROPPED` if none is."""
 
 
-class Scalar(Shape):
+class Scalar(KeptShape):
     """A text of limited length, a number, a boolean or null."""
 
     def keep(self, value: Any) -> Any:
@@ -43,7 +43,7 @@ class Scalar(Shape):
 
 
 @dataclass(frozen=True)
-class Masked(Shape):
+class Masked(KeptShape):
     """Any text is replaced; that there is one may be known."""
 
     mask: str
@@ -54,10 +54,10 @@ class Masked(Shape):
 
 
 @dataclass(frozen=True)
-class Fields(Shape):
+class MapShape(KeptShape):
     """A map with known keys."""
 
-    fields: Mapping[str, Shape]
+    fields: Mapping[str, KeptShape]
 
     def keep(self, value: Any) -> Any:
         """The part that this shape names."""
@@ -68,10 +68,10 @@ class Fields(Shape):
 
 
 @dataclass(frozen=True)
-class Each(Shape):
+class Each(KeptShape):
     """A list."""
 
-    shape: Shape
+    shape: KeptShape
 
     def keep(self, value: Any) -> Any:
         """The part that this shape names."""
@@ -82,10 +82,10 @@ class Each(Shape):
 
 
 @dataclass(frozen=True)
-class Table(Shape):
+class Table(KeptShape):
     """A map whose keys are data."""
 
-    shape: Shape
+    shape: KeptShape
 
     def keep(self, value: Any) -> Any:
         """The part that this shape names."""
@@ -96,6 +96,6 @@ class Table(Shape):
         return {key: part for key, part in parts.items() if part is not DROPPED} or DROPPED
 
 
-def scalars(*names: str) -> dict[str, Shape]:
+def scalars(*names: str) -> dict[str, KeptShape]:
     """Fields that are scalars."""
     return {name: Scalar() for name in names}

@@ -86,16 +86,16 @@ RESOURCES: tuple[SnapshotResource, ...] = (
 """What a snapshot holds, in its order."""
 
 
-class _ListMeta(Struct, rename="camel"):
+class _PageMetadata(Struct, rename="camel"):
     continue_: str | None = msgspec.field(default=None, name="continue")
 
 
-class _Page(Struct):
-    metadata: _ListMeta | None = None
+class _ObjectPage(Struct):
+    metadata: _PageMetadata | None = None
     items: list[Raw] | None = None
 
 
-_page = msgspec.json.Decoder(_Page)
+_page = msgspec.json.Decoder(_ObjectPage)
 
 
 async def read_objects(client: KubeClient, resource: SnapshotResource, say: Callable[[str], None]) -> list[bytes]:
@@ -151,7 +151,7 @@ async def _pages(client: KubeClient, path: str, params: dict[str, str | int]) ->
             return
 
 
-class Document(NamedTuple):
+class SnapshotObject(NamedTuple):
     """An object of a snapshot; `data` is JSON."""
 
     api_version: str
@@ -159,7 +159,9 @@ class Document(NamedTuple):
     data: bytes
 
 
-def read_snapshot(config: ClientConfig, say: Say, resources: Sequence[SnapshotResource] = RESOURCES) -> list[Document]:
+def read_snapshot(
+    config: ClientConfig, say: Say, resources: Sequence[SnapshotResource] = RESOURCES
+) -> list[SnapshotObject]:
     """Return what a snapshot of a cluster holds, in its order, but for the load and the configurations.
 
     Raises:
@@ -185,23 +187,23 @@ async def _read_all(
         return version, items
 
 
-def _documents(version: str, items: list[tuple[SnapshotResource, list[bytes]]]) -> Iterator[Document]:
+def _documents(version: str, items: list[tuple[SnapshotResource, list[bytes]]]) -> Iterator[SnapshotObject]:
     if version:
         document = {"apiVersion": LOAD_API_VERSION, "kind": VERSION_KIND, "metadata": {"name": "cluster"}}
-        yield Document(LOAD_API_VERSION, VERSION_KIND, msgspec.json.encode({**document, "gitVersion": version}))
+        yield SnapshotObject(LOAD_API_VERSION, VERSION_KIND, msgspec.json.encode({**document, "gitVersion": version}))
     for resource, objects in items:
         for data in objects:
-            yield Document(resource.api_version, resource.kind, data)
+            yield SnapshotObject(resource.api_version, resource.kind, data)
 
 
-def load_document(origin: LoadOrigin, nodes: Iterable[bytes], say: Say) -> Document:
+def load_document(origin: LoadOrigin, nodes: Iterable[bytes], say: Say) -> SnapshotObject:
     """Return the nodes' load as a snapshot holds it; `nodes` are the objects.
 
     Raises:
         LoadError: the source does not answer with loads.
     """
     load = read_load_document(origin, nodes_by_address(_names_and_addresses(nodes)), say)
-    return Document(LOAD_API_VERSION, load["kind"], msgspec.json.encode(load))
+    return SnapshotObject(LOAD_API_VERSION, load["kind"], msgspec.json.encode(load))
 
 
 def _names_and_addresses(nodes: Iterable[bytes]) -> Iterator[tuple[str, list[str]]]:

@@ -96,16 +96,16 @@ def first_names(names: Collection[str]) -> str:
     return f"{', '.join(sorted(names)[:_MAX_NAMED])}{others}"
 
 
-class _ListMeta(Struct, rename={"continued": "continue"}):
+class _ListPosition(Struct, rename={"continued": "continue"}):
     continued: str | None = None
 
 
-class _RawPage(Struct):
-    metadata: _ListMeta | None = None
+class _ListPage(Struct):
+    metadata: _ListPosition | None = None
     items: list[Raw] | None = None
 
 
-_raw_page = msgspec.json.Decoder(_RawPage)
+_raw_page = msgspec.json.Decoder(_ListPage)
 
 
 def list_raw(connection: SyncConnection, path: str, params: Mapping[str, str | int]) -> Iterator[Raw]:

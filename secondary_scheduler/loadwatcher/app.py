@@ -41,7 +41,7 @@ _MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class LoadWatcherOptions:
     """What the command line says."""
 
     config: Path
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_OK
 
 
-def parse_options(arguments: Sequence[str]) -> Options:
+def parse_options(arguments: Sequence[str]) -> LoadWatcherOptions:
     """Parse the command line; exits with 2 and one line on bad usage, as every command of ours."""
     parser = _parser()
     parsed = parser.parse_args(arguments)
@@ -76,7 +76,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
             f"--listen {listen.host}:{listen.port}: whoever reaches it could read every node's load; say so with "
             "--serve-unauthenticated, behind a NetworkPolicy, or listen on 127.0.0.1"
         )
-    return Options(parsed.config, listen, credential_rules(parser, parsed), connection_limits(parsed))
+    return LoadWatcherOptions(parsed.config, listen, credential_rules(parser, parsed), connection_limits(parsed))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -105,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _source(options: Options) -> tuple[str, LoadSettings]:
+def _source(options: LoadWatcherOptions) -> tuple[str, LoadSettings]:
     """The source that the file names.
 
     Raises:

@@ -16,9 +16,9 @@ from scheduler.config import ConfigurationError
 from scheduler.kube.client import ClientConfig, ConfigError, EtcdRestore, KubeClient, LeasePoll
 from scheduler.observe import Authorizer, SelfSigned, bind, follow_renewals, in_words, port_of, serving, serving_context
 from secondary_scheduler.errors import CommandError, printable
-from secondary_scheduler.page.options import PROGRAM, Address, Options, parse_options
+from secondary_scheduler.page.options import PROGRAM, ListenAddress, PageOptions, parse_options
 from secondary_scheduler.page.rights import AUDIENCE, access_to
-from secondary_scheduler.page.running import RunningScheduler
+from secondary_scheduler.page.running import LeadingScheduler
 from secondary_scheduler.page.sharing import SharedScene, Taker
 from secondary_scheduler.page.site import PageSite, application
 
@@ -29,7 +29,7 @@ class ServingError(Exception):
     """One line: an address, a port or a certificate that cannot be used."""
 
 
-def tls_of(options: Options, say: Say) -> ssl.SSLContext:
+def tls_of(options: PageOptions, say: Say) -> ssl.SSLContext:
     """Return what to serve with: the files, followed as they are renewed, or a certificate of its own.
 
     Raises:
@@ -55,7 +55,7 @@ def tls_of(options: Options, say: Say) -> ssl.SSLContext:
     return tls
 
 
-async def serve(site: PageSite, options: Options, say: Say, stop: asyncio.Event | None = None) -> None:
+async def serve(site: PageSite, options: PageOptions, say: Say, stop: asyncio.Event | None = None) -> None:
     """Serve until SIGTERM, SIGINT or `stop`.
 
     Raises:
@@ -68,7 +68,7 @@ async def serve(site: PageSite, options: Options, say: Say, stop: asyncio.Event 
     tls = tls_of(options, say)
 
     @contextlib.asynccontextmanager
-    async def served(app: web.Application, option: str, address: Address) -> AsyncIterator[int]:
+    async def served(app: web.Application, option: str, address: ListenAddress) -> AsyncIterator[int]:
         try:
             listeners = bind(address.host, address.port)
         except OSError as error:
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_OK
 
 
-async def _run(options: Options, api: ClientConfig, taker: Taker) -> None:
+async def _run(options: PageOptions, api: ClientConfig, taker: Taker) -> None:
     scenes = SharedScene(taker.take, _say)
     async with (
         # Of its own, beside that of the snapshots: a flood of tokens is not to load the API server.
@@ -142,18 +142,18 @@ async def _run(options: Options, api: ClientConfig, taker: Taker) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _running_scheduler(options: Options, api: ClientConfig) -> AsyncIterator[RunningScheduler | None]:
+async def _running_scheduler(options: PageOptions, api: ClientConfig) -> AsyncIterator[LeadingScheduler | None]:
     """What visitors can ask; None where the Lease of the scheduler is not known."""
     if options.lease is None:
         yield None
         return
     # With a budget of its own: visitors that ask are not to hold up the reviews.
     async with KubeClient(api, user_agent=f"{PROGRAM}/{__version__} leader", qps=10, burst=20) as client:
-        yield RunningScheduler(api, options.lease, client)
+        yield LeadingScheduler(api, options.lease, client)
 
 
 @contextlib.asynccontextmanager
-async def _followed_lease(options: Options, api: ClientConfig, scenes: SharedScene) -> AsyncIterator[None]:
+async def _followed_lease(options: PageOptions, api: ClientConfig, scenes: SharedScene) -> AsyncIterator[None]:
     """Drop what was read whenever the cluster goes back to an older state."""
     if options.lease is None:
         yield

@@ -16,7 +16,7 @@ from msgspec import structs
 from scheduler.config import Configuration, load_configuration
 from scheduler.framework import PodInfo
 from secondary_scheduler.views.nodes import NodeColumns
-from secondary_scheduler.views.runs import Limits, PodDecision, Run
+from secondary_scheduler.views.runs import Limits, PodDecision, SimulationRun
 from secondary_scheduler.views.scenes import Scene, Withheld
 
 _OTHER_SCHEDULERS = "all of them"
@@ -50,7 +50,7 @@ def cut(scene: Scene, visitor: Visitor) -> Scene:
     seen = [decision for decision in scene.run.decisions if visitor.sees(decision.pod)]
     unseen = Counter(decision.result for decision in scene.run.decisions if not visitor.sees(decision.pod))
     placed = Counter(decision.node for decision in scene.run.decisions if not visitor.sees(decision.pod))
-    run = Run(
+    run = SimulationRun(
         configuration=configuration,
         decisions=tuple(_numbered(number, decision, visitor) for number, decision in enumerate(seen, 1)),
         load=scene.run.load,
@@ -115,5 +115,5 @@ def _bare(scheduler_names: tuple[str, ...]) -> Configuration:
     return load_configuration(data, source="", allow_default_scheduler_name=True)
 
 
-def _refuse(configuration: Configuration, limits: Limits, stopped: Callable[[], bool]) -> Run:
+def _refuse(configuration: Configuration, limits: Limits, stopped: Callable[[], bool]) -> SimulationRun:
     raise AssertionError("the page makes no decisions of its own")

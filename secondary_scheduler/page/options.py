@@ -20,7 +20,7 @@ _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|[0-9a-f:]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ListenAddress:
     """Where to listen; "" is every address, port 0 any free one."""
 
     host: str
@@ -32,7 +32,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class PageOptions:
     """What the command line says.
 
     Attributes:
@@ -51,8 +51,8 @@ class Options:
     config_map: NamespacedName
     lease: NamespacedName | None
     hosts: frozenset[str]
-    listen: Address
-    probes: Address
+    listen: ListenAddress
+    probes: ListenAddress
     limits: ConnectionLimits
     certificate: Path | None
     key: Path | None
@@ -60,13 +60,13 @@ class Options:
     kubeconfig: Path | None
 
 
-def parse_options(arguments: Sequence[str]) -> Options:
+def parse_options(arguments: Sequence[str]) -> PageOptions:
     """Parse the command line; exits with 2 and one line on bad usage, as every command of ours."""
     parser = _parser()
     parsed = parser.parse_args(arguments)
     if (parsed.tls_cert_file is None) != (parsed.tls_private_key_file is None):
         parser.error("--tls-cert-file and --tls-private-key-file: give both or none")
-    return Options(
+    return PageOptions(
         parsed.config,
         parsed.config_map,
         parsed.lease,
@@ -141,9 +141,9 @@ def _host(text: str) -> str:
     return lower
 
 
-def _address(text: str) -> Address:
+def _address(text: str) -> ListenAddress:
     # An IPv6 address may come without brackets, as the pod's own does.
     host, colon, port = text.rpartition(":")
     if not (colon and port.isascii() and port.isdigit() and len(port) < 6 and int(port) <= 65535):
         raise argparse.ArgumentTypeError(f"{text!r} is not an address and a port, such as :8443")
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+    return ListenAddress(host.removeprefix("[").removesuffix("]"), int(port))

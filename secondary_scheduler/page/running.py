@@ -31,7 +31,7 @@ from secondary_scheduler.clusterstatus.unknownpods import AskedSchedulers, refus
 from secondary_scheduler.errors import CommandError, printable
 from secondary_scheduler.page.rights import NamespacedName
 from secondary_scheduler.views.guarding import Refused
-from secondary_scheduler.views.pods import RunningPod, running_pod
+from secondary_scheduler.views.pods import PodAnswer, running_pod
 
 _AT_ONCE, _AT_ONCE_OF_ONE = 16, 2
 """Questions that are answered at a time, and of one user: who asks and asks keeps nobody else out."""
@@ -53,13 +53,13 @@ class Running(Protocol):
         """Return what can be said without a token: for who may get the scheduler's Lease."""
         ...
 
-    async def ask(self, token: str, user: str, namespace: str, name: str) -> RunningPod:
+    async def ask(self, token: str, user: str, namespace: str, name: str) -> PodAnswer:
         """Return what the running scheduler says about a pod to the owner of a token, whose name is `user`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class RunningScheduler:
+class LeadingScheduler:
     """The scheduler of a Lease.
 
     Attributes:
@@ -109,7 +109,7 @@ class RunningScheduler:
         )
         return status_document(read, [instance], {}, limits, now)
 
-    async def ask(self, token: str, user: str, namespace: str, name: str) -> RunningPod:
+    async def ask(self, token: str, user: str, namespace: str, name: str) -> PodAnswer:
         """Ask about a pod as `explain` does.
 
         Raises:
@@ -133,7 +133,7 @@ class RunningScheduler:
             if not self.asking[user]:
                 del self.asking[user]
 
-    async def _ask(self, config: ClientConfig, namespace: str, name: str) -> RunningPod:
+    async def _ask(self, config: ClientConfig, namespace: str, name: str) -> PodAnswer:
         leader = await self._leader()
         scheduler = SchedulerPod(config, self.lease.namespace, leader, SECURE_PORT)
         path = f"/debug/decisions/namespaces/{quote(namespace, safe='')}"

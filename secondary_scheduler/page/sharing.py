@@ -18,13 +18,13 @@ from scheduler.config import Configuration, load_configuration
 from scheduler.framework import LoadReading
 from scheduler.kube.client import ClientConfig
 from scheduler.load import LoadError, configured_sources, load_source
-from secondary_scheduler.clustersnapshot.reading import RESOURCES, Document, read_snapshot
+from secondary_scheduler.clustersnapshot.reading import RESOURCES, SnapshotObject, read_snapshot
 from secondary_scheduler.errors import printable
 from secondary_scheduler.files import read_text
 from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
 from secondary_scheduler.simulation.documents import Entry
 from secondary_scheduler.simulation.objects import RecordedObjects
-from secondary_scheduler.simulation.report import Place, Report
+from secondary_scheduler.simulation.report import InputReport, ObjectPlace
 from secondary_scheduler.simulation.settingup import Conditions
 from secondary_scheduler.views.runs import Limits
 from secondary_scheduler.views.scenes import Scene, decided_scene
@@ -35,7 +35,7 @@ _SOURCE = "the cluster"
 
 
 def scene_of(
-    documents: Iterable[Document],
+    documents: Iterable[SnapshotObject],
     configured: Callable[[int | None], Configuration],
     *,
     measured: LoadReading | None,
@@ -58,10 +58,10 @@ def scene_of(
     """
     # Each line names an object; how many there are is enough, as readers differ in what they may read.
     lines: list[str] = []
-    report = Report(lines.append)
+    report = InputReport(lines.append)
     objects = RecordedObjects(report)
     objects.add(
-        Entry(Place(_SOURCE, number), document.api_version, document.kind, document.data)
+        Entry(ObjectPlace(_SOURCE, number), document.api_version, document.kind, document.data)
         for number, document in enumerate(documents, 1)
     )
     cluster = build_cluster(objects, report, PodSelection(configured(None).scheduler_names))

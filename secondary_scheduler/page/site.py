@@ -44,7 +44,7 @@ from secondary_scheduler.views.asking import BadQuery, read_form
 from secondary_scheduler.views.guarding import HEADERS, MAX_BODY, Handler, Refused, check_form, host_of
 from secondary_scheduler.views.health import health_page
 from secondary_scheduler.views.scenes import Scene
-from secondary_scheduler.views.showing import VIEWS, Shown, View, asked_pod, show_why
+from secondary_scheduler.views.showing import VIEWS, FilledTemplate, View, asked_pod, show_why
 
 COOKIE: Final = "__Host-session"
 """Browsers take it over TLS only, without a domain and for every path."""
@@ -168,7 +168,7 @@ class PageSite:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class PageCaller:
     """Whose request it is: a token, and who reviews it; `session` is what its cookie holds, or ""."""
 
     token: str
@@ -254,7 +254,7 @@ def _bare(template: str, status: int = 200, **values: Any) -> web.Response:
     return web.Response(text=text, status=status, content_type="text/html", charset="utf-8")
 
 
-def _caller(request: web.Request) -> Caller | None:
+def _caller(request: web.Request) -> PageCaller | None:
     """Return whose request it is; None where nobody has logged in.
 
     Raises:
@@ -266,22 +266,22 @@ def _caller(request: web.Request) -> Caller | None:
         scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer" or not _is_token(token.strip()):
             raise Refused(401, "the Authorization header is not a bearer token")
-        return Caller(token.strip(), site.header_reviewer)
+        return PageCaller(token.strip(), site.header_reviewer)
     session = request.cookies.get(COOKIE, "")
     known = site.sessions.token(session) if session else None
-    return Caller(known, site.form_reviewer, session) if known is not None else None
+    return PageCaller(known, site.form_reviewer, session) if known is not None else None
 
 
 def _is_token(text: str) -> bool:
     return 0 < len(text) <= _MAX_TOKEN and text.isascii() and text.isprintable() and " " not in text
 
 
-Prepare = Callable[[Caller, Visitor], Awaitable[tuple[View, int, bool]]]
+Prepare = Callable[[PageCaller, Visitor], Awaitable[tuple[View, int, bool]]]
 """Asks what a page needs with its visitor's token; returns its view, its status, and whether it is of this moment."""
 
 
 def _showing(view: View) -> Handler:
-    async def prepare(caller: Caller, visitor: Visitor) -> tuple[View, int, bool]:
+    async def prepare(caller: PageCaller, visitor: Visitor) -> tuple[View, int, bool]:
         return view, 200, False
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -321,7 +321,7 @@ async def _shown(request: web.Request, prepare: Prepare) -> web.StreamResponse:
 async def _health(request: web.Request) -> web.StreamResponse:
     """How the scheduler is, as far as the visitor may see it."""
 
-    async def prepare(caller: Caller, visitor: Visitor) -> tuple[View, int, bool]:
+    async def prepare(caller: PageCaller, visitor: Visitor) -> tuple[View, int, bool]:
         running = request.app[SITE].running
         assert running is not None  # the route exists only with it
         if not (caller.can_ask or visitor.lease):
@@ -332,7 +332,7 @@ async def _health(request: web.Request) -> web.StreamResponse:
             )
         except CommandError as error:
             raise Refused(502, str(error)) from error
-        return lambda request, scene: Shown("health.html", "health", {"page": page}), 200, True
+        return lambda request, scene: FilledTemplate("health.html", "health", {"page": page}), 200, True
 
     return await _shown(request, prepare)
 
@@ -340,7 +340,7 @@ async def _health(request: web.Request) -> web.StreamResponse:
 async def _why(request: web.Request) -> web.StreamResponse:
     """What the running scheduler says about a pod to the visitor; a list to choose from where none is named."""
 
-    async def prepare(caller: Caller, visitor: Visitor) -> tuple[View, int, bool]:
+    async def prepare(caller: PageCaller, visitor: Visitor) -> tuple[View, int, bool]:
         running, question = request.app[SITE].running, asked_pod(request)
         assert running is not None  # the route exists only with it
         if question is None:
@@ -385,7 +385,7 @@ def _text_of(
     site: PageSite,
 ) -> str:
     scene = cut(everything, visitor)
-    shown: Shown = view(request, scene)
+    shown: FilledTemplate = view(request, scene)
     navigation = [*_NAVIGATION]
     if visitor.configuration:
         navigation.append((CONFIGURATION, "Configuration"))
@@ -414,7 +414,7 @@ async def _start(request: web.Request) -> web.Response:
     return _to(LOGIN if caller is None else await _first(request, caller))
 
 
-async def _first(request: web.Request, caller: Caller) -> str:
+async def _first(request: web.Request, caller: PageCaller) -> str:
     """The path that a caller begins with: health, where there is something to see of it."""
     if request.app[SITE].running is None:
         return "/nodes"
@@ -447,7 +447,7 @@ async def _login(request: web.Request) -> web.Response:
     if former := request.cookies.get(COOKIE):
         site.sessions.close(former)
     session = site.sessions.open(token, site.form_reviewer.user(token))
-    response = _to(await _first(request, Caller(token, site.form_reviewer, session)))
+    response = _to(await _first(request, PageCaller(token, site.form_reviewer, session)))
     response.set_cookie(
         COOKIE,
         session,

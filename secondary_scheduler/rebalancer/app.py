@@ -41,12 +41,12 @@ from scheduler.load import (
     window_seconds,
 )
 from scheduler.logs import configure_logging
-from secondary_scheduler.rebalancer.cluster import Cluster
-from secondary_scheduler.rebalancer.live import LiveAccess, Places
-from secondary_scheduler.rebalancer.metrics import Metrics
-from secondary_scheduler.rebalancer.options import Options, parse_options
+from secondary_scheduler.rebalancer.cluster import WatchedCluster
+from secondary_scheduler.rebalancer.live import LiveAccess, RebalancerPlaces
+from secondary_scheduler.rebalancer.metrics import RebalancerMetrics
+from secondary_scheduler.rebalancer.options import RebalancerOptions, parse_options
 from secondary_scheduler.rebalancer.planner import Planner
-from secondary_scheduler.rebalancer.rounds import Rebalancer
+from secondary_scheduler.rebalancer.rounds import RebalanceLoop
 from secondary_scheduler.rebalancer.status import Announcer
 from secondary_scheduler.rebalancer.usage import UsageReader
 from secondary_scheduler.rebalancing import Memory
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_process(options, config, lambda text: log.error("cannot start", reason=text))
 
 
-def run_process(options: Options, config: ClientConfig, say: Callable[[str], None]) -> int:
+def run_process(options: RebalancerOptions, config: ClientConfig, say: Callable[[str], None]) -> int:
     """Run on a connection; `say` gets why it cannot start."""
     try:
         return asyncio.run(run(options, config))
@@ -88,7 +88,7 @@ def run_process(options: Options, config: ClientConfig, say: Callable[[str], Non
     return EXIT_ERROR
 
 
-async def run(options: Options, config: ClientConfig) -> int:
+async def run(options: RebalancerOptions, config: ClientConfig) -> int:
     """Serve health at once, compete for the Lease, and move pods while holding it.
 
     Raises:
@@ -104,7 +104,7 @@ async def run(options: Options, config: ClientConfig) -> int:
     ):
         minor = minor_of(await server_version(client, timeout=_VERSION_SECONDS))
         same_files = unchanged(options)
-        process = _Process(options, config, read_setup(options, minor), client, watches, same_files)
+        process = _RebalancerProcess(options, config, read_setup(options, minor), client, watches, same_files)
         async with serve(
             host=options.bind_address,
             port=options.port,
@@ -127,20 +127,20 @@ async def run(options: Options, config: ClientConfig) -> int:
             return await process.run()
 
 
-class _Process:
+class _RebalancerProcess:
     """What the endpoints and the main task share."""
 
     def __init__(
         self,
-        options: Options,
+        options: RebalancerOptions,
         config: ClientConfig,
         setup: Setup,
         client: KubeClient,
         watches: KubeClient,
         same_files: Callable[[], bool],
     ) -> None:
-        self.metrics = Metrics(__version__)
-        self.places = Places(options.namespace or config.namespace, options.name, options.scheduler)
+        self.metrics = RebalancerMetrics(__version__)
+        self.places = RebalancerPlaces(options.namespace or config.namespace, options.name, options.scheduler)
         self._options = options
         self._setup = setup
         self._client = client
@@ -149,7 +149,7 @@ class _Process:
         self._leading, self._stopped, self._measured = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._lost_reason = ""
         self._restores = EtcdRestores(lambda: self._cluster.reflectors, self._on_restore)
-        self._cluster = Cluster(watches, setup.configuration, self._outdated)
+        self._cluster = WatchedCluster(watches, setup.configuration, self._outdated)
         self._elector = LeaseElector(
             config,
             LeaseSettings(namespace=self.places.namespace, name=self.places.name),
@@ -231,7 +231,7 @@ class _Process:
         log.info("leading", lease=f"{self.places.namespace}/{self.places.name}")
         await self._wait_for_cluster()
         memory = await self._read_memory()
-        rebalancer = Rebalancer(
+        rebalancer = RebalanceLoop(
             self._world,
             self._setup.settings,
             self._options.mode,
@@ -329,7 +329,7 @@ class Setup:
     load: LoadSettings
 
 
-def read_setup(options: Options, cluster_minor: int | None) -> Setup:
+def read_setup(options: RebalancerOptions, cluster_minor: int | None) -> Setup:
     """Read the files, for a cluster of this minor version of Kubernetes 1.x; None where that is not known.
 
     Raises:
@@ -346,7 +346,7 @@ def read_setup(options: Options, cluster_minor: int | None) -> Setup:
     return Setup(configuration, _settings(options.settings), source, load)
 
 
-def _configuration(options: Options, cluster_minor: int | None) -> Configuration:
+def _configuration(options: RebalancerOptions, cluster_minor: int | None) -> Configuration:
     text = options.extract(_text(options.config, "--config"))
     try:
         return find_configuration(text, str(options.config)).load(
@@ -372,13 +372,13 @@ def _settings(path: Path | None) -> RebalanceSettings:
         raise SetupError("\n".join(f"--settings {path}: {line}" for line in str(error).splitlines())) from error
 
 
-def unchanged(options: Options) -> Callable[[], bool]:
+def unchanged(options: RebalancerOptions) -> Callable[[], bool]:
     """Return what tells whether the files are as they were: a ConfigMap's content may change while it is mounted."""
     contents = _contents(options)
     return lambda: _contents(options) == contents
 
 
-def _contents(options: Options) -> tuple[str, ...]:
+def _contents(options: RebalancerOptions) -> tuple[str, ...]:
     try:
         settings = _text(options.settings, "--settings") if options.settings is not None else ""
         return _text(options.config, "--config"), settings

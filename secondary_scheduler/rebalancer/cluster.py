@@ -22,7 +22,7 @@ from scheduler.kube.model import NODES, DecodeError, EventType, Node, Object, Ob
 from scheduler.kube.primitives import TimestampError, epoch_seconds
 from scheduler.load import nodes_by_address
 from scheduler.state import WATCHED_KINDS
-from secondary_scheduler.rebalancing import MOVABLE_PODS, WORKLOADS, MovablePod, PodFacts, Workload, facts_of_pod
+from secondary_scheduler.rebalancing import MOVABLE_PODS, WORKLOADS, MovablePod, MovedPodFacts, Workload, facts_of_pod
 
 T = TypeVar("T")
 _RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
@@ -45,11 +45,11 @@ class KnownPod:
 
     meta: ObjectMeta
     info: PodInfo
-    facts: PodFacts | None
+    facts: MovedPodFacts | None
 
 
 @dataclass(frozen=True, slots=True)
-class KnownNode:
+class WatchedNode:
     """A node, and when it was made: seconds since the epoch, NaN where it does not say."""
 
     meta: ObjectMeta
@@ -61,14 +61,14 @@ class KnownNode:
 class Picture:
     """The cluster at one moment: nothing in it changes."""
 
-    nodes: tuple[KnownNode, ...]
+    nodes: tuple[WatchedNode, ...]
     pods: tuple[KnownPod, ...]
     objects: tuple[tuple[str, Object], ...]
     """Kind and object."""
     workloads: Mapping[tuple[str, str, str], Workload]
 
 
-class Cluster:
+class WatchedCluster:
     """Lists and watches everything. All methods but `node_of_address` are called on the event loop.
 
     Args:
@@ -86,7 +86,7 @@ class Cluster:
         self._outdated = outdated
         reducer = PodReducer(configuration.profiles[0].kubernetes)
         self._pods = _Copy[KnownPod](lambda pod: pod.meta)
-        self._nodes = _Copy[KnownNode](lambda node: node.meta, self._note_addresses)
+        self._nodes = _Copy[WatchedNode](lambda node: node.meta, self._note_addresses)
         self._objects: dict[str, _Copy[Object]] = {}
         self._node_of_address: Mapping[str, str] = {}
         self.reflectors: dict[str, Reflector[Any, Any]] = {
@@ -232,7 +232,7 @@ def _salvaged(content: Any, error: str) -> KnownPod | None:
     return KnownPod(meta, pod, None)
 
 
-def known_node(node: Node) -> KnownNode:
+def known_node(node: Node) -> WatchedNode:
     """Return what is kept of a node.
 
     Raises:
@@ -242,7 +242,7 @@ def known_node(node: Node) -> KnownNode:
         created = epoch_seconds(node.metadata.creation_timestamp or "")
     except TimestampError:
         created = math.nan
-    return KnownNode(_identity(node.metadata), reduce_node(node), created)
+    return WatchedNode(_identity(node.metadata), reduce_node(node), created)
 
 
 def _identity(meta: ObjectMeta) -> ObjectMeta:

@@ -24,13 +24,13 @@ from scheduler.kube.client import (
     WriteWithheld,
     api_path,
 )
-from secondary_scheduler.rebalancer.cluster import Cluster
-from secondary_scheduler.rebalancer.planner import Planner, Round
+from secondary_scheduler.rebalancer.cluster import WatchedCluster
+from secondary_scheduler.rebalancer.planner import Planner, RoundInput
 from secondary_scheduler.rebalancer.rounds import EvictionAnswer, StatusDeleted
-from secondary_scheduler.rebalancer.status import Announcer, Report, status_document
+from secondary_scheduler.rebalancer.status import Announcer, RoundReport, status_document
 from secondary_scheduler.rebalancer.usage import UsageReader
 from secondary_scheduler.rebalancing import (
-    Answer,
+    EvictionReply,
     History,
     Memory,
     ObservedScheduler,
@@ -58,7 +58,7 @@ log = structlog.get_logger(component="rebalancer")
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RebalancerPlaces:
     """Where things are.
 
     Attributes:
@@ -89,10 +89,10 @@ class LiveAccess:
     def __init__(
         self,
         client: KubeClient,
-        cluster: Cluster,
+        cluster: WatchedCluster,
         planner: Planner,
         announcer: Announcer,
-        places: Places,
+        places: RebalancerPlaces,
         configuration: str,
         leads: Callable[[], bool],
         usage: UsageReader,
@@ -128,7 +128,7 @@ class LiveAccess:
         now = time.time()
         reading = self.reading if self.reading is not None else LoadReading({}, now)
         # The picture last: it is what evictions are decided on.
-        round_ = Round(self._cluster.picture(), reading, usage, history, health, now, evicts)
+        round_ = RoundInput(self._cluster.picture(), reading, usage, history, health, now, evicts)
         # In a thread: with many pods it takes seconds, in which probes are to be answered.
         return await asyncio.to_thread(self._planner.plan, round_)
 
@@ -139,11 +139,11 @@ class LiveAccess:
         try:
             await self._client.post(path, body, timeout=_EVICTION_SECONDS, allowed=self._leads, repeat=False)
         except WriteWithheld:
-            return EvictionAnswer(Answer.FAILED, "not sent: the Lease is not held any more")
+            return EvictionAnswer(EvictionReply.FAILED, "not sent: the Lease is not held any more")
         except ApiError as error:
             return EvictionAnswer(answer_of(error.status, error.message), error.message[:_MAX_TEXT])
         except KubeError as error:
-            return EvictionAnswer(Answer.FAILED, str(error)[:_MAX_TEXT])
+            return EvictionAnswer(EvictionReply.FAILED, str(error)[:_MAX_TEXT])
         return EvictionAnswer(answer_of(201, ""))
 
     async def read_memory(self) -> Memory:
@@ -168,7 +168,7 @@ class LiveAccess:
             log.warning("what was kept cannot be read: cooldowns are forgotten", reason=str(error)[:_MAX_TEXT])
             return Memory()
 
-    async def save(self, memory: Memory, report: Report) -> str:
+    async def save(self, memory: Memory, report: RoundReport) -> str:
         """Write the status; see `World.save`."""
         identity = {"uid": self._status_uid} if self._status_uid else {}
         body = {

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from secondary_scheduler.rebalancer.status import Mode
-from secondary_scheduler.rebalancing import STOPPING, Answer, MoveOutcome, Reason, RebalancePlan
+from secondary_scheduler.rebalancing import STOPPING, EvictionReply, MoveOutcome, Reason, RebalancePlan
 
 _PREFIX = "secondary_scheduler_rebalance_"
 _UNINTERESTING = frozenset({Reason.NODE_NOT_OVERLOADED, Reason.OTHER_SCHEDULER})
@@ -21,7 +21,7 @@ _STOPS = (
 )
 
 
-class Metrics:
+class RebalancerMetrics:
     """Counters and gauges of one rebalancer. Labels have a fixed number of values."""
 
     def __init__(self, version: str) -> None:
@@ -63,7 +63,7 @@ class Metrics:
         )
         for outcome in MoveOutcome:
             self.moves.labels(outcome.value)
-        for answer in Answer:
+        for answer in EvictionReply:
             self.dry_runs.labels(answer.value)
         self.show_stopped(())
 

@@ -20,7 +20,7 @@ DEFAULT_SCHEDULER = f"{OPERATOR_NAMESPACE}/{OPERAND}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class RebalancerOptions:
     """How one process runs.
 
     Attributes:
@@ -53,12 +53,12 @@ class Options:
     identity: str | None = None
 
 
-def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Options:
+def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> RebalancerOptions:
     """Read flags, with the pod's environment as their defaults; wrong ones end the process with code 2."""
     parser = _parser()
     parsed = parser.parse_args(arguments)
     rules = credential_rules(parser, parsed)
-    return Options(
+    return RebalancerOptions(
         config=parsed.config,
         mode=parsed.mode,
         settings=parsed.settings,

@@ -18,16 +18,16 @@ from secondary_scheduler.rebalancing import (
     ClusterFacts,
     History,
     Oracle,
+    PlanInput,
+    PodUsage,
     RebalancePlan,
     SchedulerHealth,
-    Situation,
-    Usage,
     make_plan,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class RoundInput:
     """What one plan is made from.
 
     Attributes:
@@ -39,7 +39,7 @@ class Round:
 
     picture: Picture
     reading: LoadReading
-    usage: Mapping[str, Usage]
+    usage: Mapping[str, PodUsage]
     history: History
     health: SchedulerHealth
     now: float
@@ -72,7 +72,7 @@ class Planner:
         self._window = max(window_seconds(load.window) for load in options)
         self._extenders = configured_extenders(configuration.model.extenders)
 
-    def plan(self, round_: Round) -> RebalancePlan:
+    def plan(self, round_: RoundInput) -> RebalancePlan:
         """Return the plan of one round."""
         chance = _Chance()
         clocks = Clocks(lambda: WallSeconds(round_.now), STOPPED_CLOCKS.monotonic)
@@ -96,7 +96,7 @@ class Planner:
             round_.usage,
             {node.info.name: node.created_at for node in picture.nodes if not math.isnan(node.created_at)},
         )
-        situation = Situation(
+        situation = PlanInput(
             self._settings,
             facts,
             pending,

@@ -15,11 +15,11 @@ import structlog
 
 from scheduler.config import RebalanceSettings
 from scheduler.framework import Clocks, PodInfo
-from secondary_scheduler.rebalancer.metrics import CLUSTER_NOT_READ, STATUS_NOT_WRITTEN, Metrics
-from secondary_scheduler.rebalancer.status import Condition, Mode, Report
+from secondary_scheduler.rebalancer.metrics import CLUSTER_NOT_READ, STATUS_NOT_WRITTEN, RebalancerMetrics
+from secondary_scheduler.rebalancer.status import Mode, RebalancingCondition, RoundReport
 from secondary_scheduler.rebalancing import (
     ROUNDS_TO_STOP,
-    Answer,
+    EvictionReply,
     History,
     Memory,
     MoveOutcome,
@@ -49,7 +49,7 @@ log = structlog.get_logger(component="rebalancer")
 class EvictionAnswer:
     """What became of a request, and the API server's words."""
 
-    answer: Answer
+    answer: EvictionReply
     message: str = ""
 
 
@@ -75,7 +75,7 @@ class ClusterAccess(Protocol):
     async def evict(self, pod: PodInfo, *, dry_run: bool) -> EvictionAnswer:
         """Ask for the eviction of this very pod."""
 
-    async def save(self, memory: Memory, report: Report) -> str:
+    async def save(self, memory: Memory, report: RoundReport) -> str:
         """Keep the memory and show the report; returns why that failed, "" if it did not.
 
         Raises:
@@ -89,7 +89,7 @@ class ClusterAccess(Protocol):
         """Tell the workload how a move ended; `node` is where the replacement is, "" if nowhere."""
 
 
-class Rebalancer:
+class RebalanceLoop:
     """One loop.
 
     Args:
@@ -110,7 +110,7 @@ class Rebalancer:
         settings: RebalanceSettings,
         mode: Mode,
         memory: Memory,
-        metrics: Metrics,
+        metrics: RebalancerMetrics,
         clocks: Clocks,
         leads: Callable[[], bool] = lambda: True,
         configuration: str = "",
@@ -126,7 +126,7 @@ class Rebalancer:
         self._window = window
         self._unsaved = False
         self._failure = ""
-        self.report = Report(mode, self.effective_mode, self._resting_condition(), configuration)
+        self.report = RoundReport(mode, self.effective_mode, self._resting_condition(), configuration)
         self.report.condition = self.report.condition.after(None, clocks.wall())
         metrics.begin(settings.interval_seconds, memory.round_at)
         metrics.show_mode(self.effective_mode, active=self.report.condition.status)
@@ -196,7 +196,9 @@ class Rebalancer:
             # Nobody knows what was overloaded meanwhile.
             self._memory = replace(self._memory, history=history.interrupted())
             self._show_stopped((CLUSTER_NOT_READ,))
-            await self._conclude(Condition(False, "ClusterNotRead", f"the cluster cannot be read: {problem}"))
+            await self._conclude(
+                RebalancingCondition(False, "ClusterNotRead", f"the cluster cannot be read: {problem}")
+            )
             return
         mode = self.effective_mode
         began = self._clocks.monotonic()
@@ -214,9 +216,11 @@ class Rebalancer:
         reasons = {refusal.reason.value for refusal in plan.stopped}
         self._show_stopped(reasons | {STATUS_NOT_WRITTEN} if stopped else reasons)
         if stopped:
-            await self._conclude(Condition(False, "StatusNotWritten", stopped))
+            await self._conclude(RebalancingCondition(False, "StatusNotWritten", stopped))
         elif plan.stopped:
-            await self._conclude(Condition(False, _camel(plan.stopped[0].reason.value), plan.stopped[0].message))
+            await self._conclude(
+                RebalancingCondition(False, _camel(plan.stopped[0].reason.value), plan.stopped[0].message)
+            )
         else:
             await self._conclude(self._resting_condition())
 
@@ -238,7 +242,7 @@ class Rebalancer:
         for move in plan.moves:
             pod = self._world.pod(move.uid)
             if pod is None or pod.deleting or pod.node_name != move.source.name:
-                self.report.answers[move.uid] = Answer.GONE.value
+                self.report.answers[move.uid] = EvictionReply.GONE.value
                 break
             # The plan saw the moves before this one; without one of them it is another plan.
             failed = await self._begin(move, pod, now)
@@ -279,10 +283,10 @@ class Rebalancer:
         words = _words(answered)
         self._unsaved = True
         match answered.answer:
-            case Answer.EVICTED | Answer.EVACUATING:
+            case EvictionReply.EVICTED | EvictionReply.EVACUATING:
                 self._memory = replace(self._memory, history=self.history.with_detail(move.uid, words))
                 return True
-            case Answer.REFUSED | Answer.GONE:
+            case EvictionReply.REFUSED | EvictionReply.GONE:
                 past = next(past for past in self.history.in_flight if past.uid == move.uid)
                 self._end(past, MoveOutcome.REFUSED, now, "", words)
             case _:
@@ -300,11 +304,11 @@ class Rebalancer:
             self._show(self._resting_condition())
             self._show_stopped(())
 
-    async def _conclude(self, condition: Condition) -> None:
+    async def _conclude(self, condition: RebalancingCondition) -> None:
         self._show(condition)
         await self._save()
 
-    def _show(self, condition: Condition) -> None:
+    def _show(self, condition: RebalancingCondition) -> None:
         self.report.condition = condition.after(self.report.condition, self._clocks.wall())
         self.report.effective = self.effective_mode
         self._metrics.show_mode(self.report.effective, active=condition.status)
@@ -313,20 +317,20 @@ class Rebalancer:
         ended = {Reason.PREDICTION_FAILS.value} if self.effective_mode is not self._mode else set()
         self._metrics.show_stopped({*reasons, *ended})
 
-    def _resting_condition(self) -> Condition:
+    def _resting_condition(self) -> RebalancingCondition:
         effective = self.effective_mode
         if effective is not self._mode:
             missed = self.history.missed_in_a_row()
-            return Condition(
+            return RebalancingCondition(
                 False,
                 _PREDICTION_FAILS,
                 f"{missed} moves in a row did not land where they were to: nothing is evicted until somebody has looked"
                 " why, and deleted the ConfigMap with this status",
             )
         if self._mode is Mode.AUTOMATIC:
-            return Condition(True, "Automatic", "pods are moved off overloaded nodes")
+            return RebalancingCondition(True, "Automatic", "pods are moved off overloaded nodes")
         words = "evictions are only tried (dryRun)" if self._mode is Mode.PREDICTIVE else "nothing is planned or moved"
-        return Condition(False, self._mode.value, words)
+        return RebalancingCondition(False, self._mode.value, words)
 
     async def _save(self) -> str:
         try:

@@ -33,7 +33,7 @@ class Mode(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class RebalancingCondition:
     """Whether pods are moved now; `since` is in seconds since the epoch."""
 
     status: bool
@@ -41,14 +41,14 @@ class Condition:
     message: str
     since: float = math.nan
 
-    def after(self, before: Condition | None, now: float) -> Condition:
+    def after(self, before: RebalancingCondition | None, now: float) -> RebalancingCondition:
         """Return this condition with its time: that of the former one, if only its words have changed."""
         same = before is not None and before.status == self.status and not math.isnan(before.since)
         return replace(self, since=before.since if same and before is not None else now)
 
 
 @dataclass(slots=True)
-class Report:
+class RoundReport:
     """What is shown.
 
     Attributes:
@@ -59,14 +59,14 @@ class Report:
 
     mode: Mode
     effective: Mode
-    condition: Condition
+    condition: RebalancingCondition
     configuration: str = ""
     plan: RebalancePlan | None = None
     planned_at: float = math.nan
     answers: dict[str, str] = field(default_factory=dict)
 
 
-def status_document(report: Report, history: History) -> dict[str, Any]:
+def status_document(report: RoundReport, history: History) -> dict[str, Any]:
     """Return the status as data that is ready for JSON."""
     condition = report.condition
     return {

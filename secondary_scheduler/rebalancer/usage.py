@@ -20,8 +20,8 @@ from scheduler.load import (
     PodUses,
     max_bytes,
 )
-from secondary_scheduler.rebalancer.cluster import Cluster
-from secondary_scheduler.rebalancing import PodMetrics, Usage, usage_of
+from secondary_scheduler.rebalancer.cluster import WatchedCluster
+from secondary_scheduler.rebalancing import PodMetrics, PodUsage, usage_of
 
 _CADVISOR: Final = "cAdvisor"
 _METRICS: Final = "metrics.k8s.io/v1beta1"
@@ -31,11 +31,11 @@ _MAX_TEXT: Final = 300
 log = structlog.get_logger(component="rebalancer")
 
 
-class _List(Struct):
+class _UsageList(Struct):
     items: list[Any] | None = None
 
 
-_PODS: AnswerDecoder[_List, PodMetrics] = AnswerDecoder(_List, "items", sample=PodMetrics, seam=b"]},{")
+_PODS: AnswerDecoder[_UsageList, PodMetrics] = AnswerDecoder(_UsageList, "items", sample=PodMetrics, seam=b"]},{")
 
 
 class UsageReader:
@@ -47,13 +47,13 @@ class UsageReader:
         series: of the load source; None where that has none.
     """
 
-    def __init__(self, client: KubeClient, cluster: Cluster, series: PodSeriesSource | None) -> None:
+    def __init__(self, client: KubeClient, cluster: WatchedCluster, series: PodSeriesSource | None) -> None:
         self._client = client
         self._cluster = cluster
         self._series = series
         self._problems: dict[str, str] = {}
 
-    async def read(self) -> Mapping[str, Usage]:
+    async def read(self) -> Mapping[str, PodUsage]:
         """Return what pods used, by cAdvisor's series where there are any: they are averages, as the nodes' loads."""
         metrics, series = await asyncio.gather(self._pod_metrics(), self._pod_series())
         return {**metrics, **series}
@@ -64,7 +64,7 @@ class UsageReader:
             log.info(event, reason=problem, **details)
         self._problems[event] = problem
 
-    async def _pod_series(self) -> Mapping[str, Usage]:
+    async def _pod_series(self) -> Mapping[str, PodUsage]:
         if self._series is None:
             return {}
         problem, uses = "", PodUses({})
@@ -74,12 +74,12 @@ class UsageReader:
             problem = str(error)[:_MAX_TEXT]
         self.say_once("no series of what pods use: PodMetrics are asked instead", problem)
         self._say_left_out("series", uses.left_out)
-        return {key: Usage(use.cpu, use.memory, use.at, _CADVISOR) for key, use in uses.by_pod.items()}
+        return {key: PodUsage(use.cpu, use.memory, use.at, _CADVISOR) for key, use in uses.by_pod.items()}
 
-    async def _pod_metrics(self) -> Mapping[str, Usage]:
+    async def _pod_metrics(self) -> Mapping[str, PodUsage]:
         """Return what PodMetrics say; nothing where there is no metrics server."""
         problem, left_out = "", ""
-        usage: dict[str, Usage] = {}
+        usage: dict[str, PodUsage] = {}
         for namespace, pods in self._lists():
             try:
                 body = await self._client.get(api_path(_METRICS, "pods", namespace=namespace))
@@ -108,10 +108,10 @@ class UsageReader:
         self.say_once(f"uses of pods are left out of {source}", problem, why=why[:_MAX_TEXT])
 
 
-def _usages(body: bytes, most: int) -> tuple[dict[str, Usage], str]:
-    answer: Answer[_List, PodMetrics] = _PODS.decode(body, most)
+def _usages(body: bytes, most: int) -> tuple[dict[str, PodUsage], str]:
+    answer: Answer[_UsageList, PodMetrics] = _PODS.decode(body, most)
     rejected, reason = answer.rejected, answer.reason
-    usage: dict[str, Usage] = {}
+    usage: dict[str, PodUsage] = {}
     for _, metrics in answer.samples:
         try:
             usage[metrics.metadata.key] = usage_of(metrics)

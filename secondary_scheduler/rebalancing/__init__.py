@@ -21,9 +21,9 @@ from secondary_scheduler.rebalancing.objects import (
     WORKLOADS as WORKLOADS,
     ClusterFacts as ClusterFacts,
     MovablePod as MovablePod,
-    PodFacts as PodFacts,
+    MovedPodFacts as MovedPodFacts,
     PodMetrics as PodMetrics,
-    Usage as Usage,
+    PodUsage as PodUsage,
     Workload as Workload,
     facts_of_pod as facts_of_pod,
     revision_of as revision_of,
@@ -42,16 +42,20 @@ from secondary_scheduler.rebalancing.oracle import Gain as Gain, Oracle as Oracl
 from secondary_scheduler.rebalancing.planning import (
     MAX_ROUNDS as MAX_ROUNDS,
     NodeChange as NodeChange,
+    PlanInput as PlanInput,
     PlannedMove as PlannedMove,
     PlanSummary as PlanSummary,
     RebalancePlan as RebalancePlan,
-    Situation as Situation,
     make_plan as make_plan,
 )
 from secondary_scheduler.rebalancing.rules.evictions import (
-    Answer as Answer,
+    EvictionReply as EvictionReply,
     answer_of as answer_of,
     eviction_of as eviction_of,
 )
 from secondary_scheduler.rebalancing.rules.health import SchedulerHealth as SchedulerHealth
-from secondary_scheduler.rebalancing.rules.reasons import STOPPING as STOPPING, Reason as Reason, Refusal as Refusal
+from secondary_scheduler.rebalancing.rules.reasons import (
+    STOPPING as STOPPING,
+    MoveRefusal as MoveRefusal,
+    Reason as Reason,
+)

@@ -200,14 +200,14 @@ class _Move(Struct, rename={"source": "from", "target": "to", "all_targets": "al
     detail: str = ""
 
 
-class _Document(Struct, rename="camel"):
+class _StoredHistory(Struct, rename="camel"):
     round_at: float | None = None
     trusted_since: float | None = None
     overloaded: dict[str, int] = {}
     moves: list[_Move] = []
 
 
-_decoder = msgspec.json.Decoder(_Document)
+_decoder = msgspec.json.Decoder(_StoredHistory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class Memory:
 def encode_memory(memory: Memory) -> str:
     """Return the text; the oldest moves that have ended are left out where it would be too long."""
     overloaded = sorted(memory.history.overloaded.items(), key=lambda entry: (-entry[1], entry[0]))
-    document = _Document(
+    document = _StoredHistory(
         _finite(memory.round_at),
         _finite(memory.history.trusted_since),
         dict(overloaded[:_MAX_OVERLOADED]),
@@ -262,7 +262,7 @@ def _finite(seconds: float) -> float | None:
     return seconds if math.isfinite(seconds) else None
 
 
-def _times(document: _Document) -> Iterator[float]:
+def _times(document: _StoredHistory) -> Iterator[float]:
     for move in document.moves:
         yield move.begun_at
         yield move.ended_at or 0.0

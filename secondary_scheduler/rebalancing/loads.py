@@ -11,14 +11,14 @@ import numpy as np
 from scheduler.config import REBALANCED_RESOURCES, RebalanceSettings
 from scheduler.framework import FloatArray, NodeInfo, PodInfo, is_fresh
 from secondary_scheduler.balance import NodeFigures
-from secondary_scheduler.rebalancing.objects import Usage
+from secondary_scheduler.rebalancing.objects import PodUsage
 
 Loads = Mapping[str, float]
 """Per cent of a node's capacity by resource; NaN where it was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
-class Thresholds:
+class LoadThresholds:
     """The thresholds by resource, in per cent; only resources that are judged."""
 
     low: Mapping[str, float]
@@ -42,7 +42,7 @@ class Thresholds:
         return all(load[resource] < low for resource, low in self.low.items())
 
 
-class NodeLoads:
+class ClusterLoads:
     """The load of every node, which moves change.
 
     Args:
@@ -90,7 +90,7 @@ class NodeLoads:
         """Return those of some nodes that are below all low thresholds."""
         return [name for name in names if self.is_measured(name) and self.limits.has_room(self._loads[name])]
 
-    def after(self, share: Share, source: str, target: str) -> tuple[dict[str, float], dict[str, float]]:
+    def after(self, share: PodShare, source: str, target: str) -> tuple[dict[str, float], dict[str, float]]:
         """Return the load of both nodes once a pod has moved."""
         less, more = share.per_cent(self._nodes[source]), share.per_cent(self._nodes[target])
         from_, to = self._loads[source], self._loads[target]
@@ -120,7 +120,7 @@ def unevenness(spread: Mapping[str, float]) -> float:
     return math.hypot(*spread.values())
 
 
-def _limits(columns: Mapping[str, FloatArray], settings: RebalanceSettings) -> Thresholds:
+def _limits(columns: Mapping[str, FloatArray], settings: RebalanceSettings) -> LoadThresholds:
     low, high = {}, {}
     for resource in REBALANCED_RESOURCES:
         below, above = settings.thresholds.of(resource), settings.target_thresholds.of(resource)
@@ -131,7 +131,7 @@ def _limits(columns: Mapping[str, FloatArray], settings: RebalanceSettings) -> T
             mean = float(numbers.mean())
             below, above = max(0.0, mean - below), min(100.0, mean + above)
         low[resource], high[resource] = below, above
-    return Thresholds(low, high)
+    return LoadThresholds(low, high)
 
 
 def _known(value: float) -> float:
@@ -142,7 +142,7 @@ PREDICTED = "requests"
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class PodShare:
     """What a pod uses: CPU in milli-units, memory in bytes.
 
     Attributes:
@@ -170,8 +170,8 @@ def capacity_of(node: NodeInfo, resource: str) -> int:
 
 
 def share_of(
-    pod: PodInfo, usage: Mapping[str, Usage], node: NodeInfo, load: Mapping[str, float], now: float, max_age: float
-) -> Share:
+    pod: PodInfo, usage: Mapping[str, PodUsage], node: NodeInfo, load: Mapping[str, float], now: float, max_age: float
+) -> PodShare:
     """Return what a pod uses of its node: as measured, if that is fresh, else what it requests.
 
     It is never more than the node's own load: a measurement of seconds beside an average of minutes can be.
@@ -196,7 +196,7 @@ def share_of(
         resource: _capped(defaults[resource] if resource in assumed else amount, node, load, resource)
         for resource, amount in amounts.items()
     }
-    return Share(capped["cpu"], capped["memory"], source, assumed)
+    return PodShare(capped["cpu"], capped["memory"], source, assumed)
 
 
 def _capped(amount: float, node: NodeInfo, load: Mapping[str, float], resource: str) -> float:

@@ -250,7 +250,7 @@ WORKLOADS: Mapping[str, Codec[Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class PodFacts:
+class MovedPodFacts:
     """What the scheduler's view of a pod does not have."""
 
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -259,7 +259,7 @@ class PodFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class PodUsage:
     """What a pod used: CPU in milli-units, memory in bytes; NaN where it was not measured."""
 
     cpu: float = math.nan
@@ -281,23 +281,23 @@ class ClusterFacts:
         node_created: seconds since the epoch by node; a node whose age is unknown is missing.
     """
 
-    pods: Mapping[str, PodFacts] = field(default_factory=dict)
+    pods: Mapping[str, MovedPodFacts] = field(default_factory=dict)
     workloads: Mapping[tuple[str, str, str], Workload] = field(default_factory=dict)
-    usage: Mapping[str, Usage] = field(default_factory=dict)
+    usage: Mapping[str, PodUsage] = field(default_factory=dict)
     node_created: Mapping[str, float] = field(default_factory=dict)
 
 
-def facts_of_pod(pod: MovablePod) -> PodFacts:
+def facts_of_pod(pod: MovablePod) -> MovedPodFacts:
     """Return the facts about a pod. A hostPath counts as local storage, as the autoscaler has it."""
     volumes = pod.spec.volumes
-    return PodFacts(
+    return MovedPodFacts(
         pod.metadata.annotations,
         any(volume.empty_dir is not None or volume.host_path is not None for volume in volumes),
         any(volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in volumes),
     )
 
 
-def usage_of(metrics: PodMetrics) -> Usage:
+def usage_of(metrics: PodMetrics) -> PodUsage:
     """Return what a pod's containers used together; NaN of a resource that one of them does not name.
 
     Raises:
@@ -305,7 +305,7 @@ def usage_of(metrics: PodMetrics) -> Usage:
     """
     used = [container.usage for container in metrics.containers]
     complete = {name: bool(used) and all(name in usage for usage in used) for name in ("cpu", "memory")}
-    return Usage(
+    return PodUsage(
         float(sum(max(0, quantity_milli_value(usage["cpu"])) for usage in used)) if complete["cpu"] else math.nan,
         float(sum(max(0, quantity_value(usage["memory"])) for usage in used)) if complete["memory"] else math.nan,
         epoch_seconds(metrics.timestamp),

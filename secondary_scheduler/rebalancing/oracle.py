@@ -22,7 +22,7 @@ from scheduler.core import Explanation, decide, explain, gang_plugins
 from scheduler.framework import Code, LoadReading, PodInfo, ProfileRunner, conclude
 from scheduler.state import ClusterState, Snapshot
 from secondary_scheduler.balance import lowered
-from secondary_scheduler.rebalancing.loads import Share
+from secondary_scheduler.rebalancing.loads import PodShare
 from secondary_scheduler.rebalancing.objects import WAITING_FOR_THE_END
 
 _NAME_LIMIT = 3
@@ -59,7 +59,7 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MoveVerdict:
     """What the scheduler would do with a pod.
 
     Attributes:
@@ -125,7 +125,7 @@ class Oracle:
         """Tell whether a plugin places a pod together with others."""
         return any(plugin.has_gang(pod) for plugin in gang_plugins(self._runners[pod.scheduler_name]))
 
-    def judge(self, pod: PodInfo, share: Share) -> Verdict:
+    def judge(self, pod: PodInfo, share: PodShare) -> MoveVerdict:
         """Return where the scheduler would put a pod, and what is better there.
 
         Args:
@@ -142,7 +142,7 @@ class Oracle:
             verdict = replace(verdict, gain=_gain(explanation, pod.node_name, verdict.node))
         return self._confirmed(pod, replacement, runner, verdict)
 
-    def move(self, pod: PodInfo, target: str, share: Share) -> None:
+    def move(self, pod: PodInfo, target: str, share: PodShare) -> None:
         """Let a pod be on another node from now on, and its load, too."""
         self.reading = self._with_share(self._without_share(pod.node_name, share), target, share)
         self._show(self.reading)
@@ -152,7 +152,9 @@ class Oracle:
         self.state.directory.upsert(moved)
         self._just_moved[moved.uid] = moved
 
-    def _confirmed(self, pod: PodInfo, replacement: PodInfo, runner: ProfileRunner, verdict: Verdict) -> Verdict:
+    def _confirmed(
+        self, pod: PodInfo, replacement: PodInfo, runner: ProfileRunner, verdict: MoveVerdict
+    ) -> MoveVerdict:
         """Return the verdict with the node that the scheduler will choose at the moment of the move."""
         if pod.controller is not None and pod.controller.kind in WAITING_FOR_THE_END:
             at_once = self._without(pod, self._measured)
@@ -165,23 +167,23 @@ class Oracle:
             return replace(verdict, unsure=", ".join(others[:_NAME_LIMIT]) or "nowhere")
         return replace(verdict, node=then.node, best=then.best)
 
-    def _decision(self, snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner) -> tuple[Verdict, Explanation]:
+    def _decision(self, snapshot: Snapshot, pod: PodInfo, runner: ProfileRunner) -> tuple[MoveVerdict, Explanation]:
         self._chance.begin(pod.key)
         placement = conclude(decide(snapshot, pod, runner, self._chance, from_scratch=True))
         explanation = explain(snapshot, pod, runner)
         if placement.code is not Code.SUCCESS or placement.node is None:
-            return Verdict(None, message=placement.message or ""), explanation
+            return MoveVerdict(None, message=placement.message or ""), explanation
         # A decision among a sample of the nodes may be for another than the best of all.
         best = explanation.best if placement.node in explanation.best else (placement.node,)
-        return Verdict(placement.node, best), explanation
+        return MoveVerdict(placement.node, best), explanation
 
-    def _without_share(self, node: str, share: Share) -> LoadReading:
+    def _without_share(self, node: str, share: PodShare) -> LoadReading:
         return self._changed(self.reading, node, share, 1.0)
 
-    def _with_share(self, reading: LoadReading, node: str, share: Share) -> LoadReading:
+    def _with_share(self, reading: LoadReading, node: str, share: PodShare) -> LoadReading:
         return self._changed(reading, node, share, -1.0)
 
-    def _changed(self, reading: LoadReading, node: str, share: Share, sign: float) -> LoadReading:
+    def _changed(self, reading: LoadReading, node: str, share: PodShare, sign: float) -> LoadReading:
         info, load = self.state.node(node), reading.loads.get(node)
         if info is None or load is None:
             return reading

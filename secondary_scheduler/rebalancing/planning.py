@@ -17,14 +17,14 @@ from scheduler.framework import NodeInfo, PodInfo
 from scheduler.kube.model import Namespace, PodDisruptionBudget
 from secondary_scheduler.balance import node_figures
 from secondary_scheduler.rebalancing.history import History, PastMove
-from secondary_scheduler.rebalancing.loads import Loads, NodeLoads, Share, Thresholds, share_of
+from secondary_scheduler.rebalancing.loads import ClusterLoads, Loads, LoadThresholds, PodShare, share_of
 from secondary_scheduler.rebalancing.objects import ClusterFacts, Workloads
-from secondary_scheduler.rebalancing.oracle import Gain, Oracle, Verdict
+from secondary_scheduler.rebalancing.oracle import Gain, MoveVerdict, Oracle
 from secondary_scheduler.rebalancing.rules import health as health_rules, moves as move_rules, pace
 from secondary_scheduler.rebalancing.rules.evictions import Disruptions
 from secondary_scheduler.rebalancing.rules.health import SchedulerHealth
 from secondary_scheduler.rebalancing.rules.pods import PodRules
-from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal
+from secondary_scheduler.rebalancing.rules.reasons import MoveRefusal, Reason
 
 _EXAMPLES = 3
 
@@ -61,7 +61,7 @@ class PlannedMove:
     best: tuple[str, ...]
     gain: Gain
     minimum_gain: int
-    share: Share
+    share: PodShare
     forbids_next: str
 
     @property
@@ -90,7 +90,7 @@ class PlanSummary:
         with_room: number of nodes below all low thresholds.
     """
 
-    limits: Thresholds
+    limits: LoadThresholds
     spread: Mapping[str, float]
     overloaded: tuple[str, ...]
     with_room: int
@@ -109,7 +109,7 @@ class RebalancePlan:
     """
 
     moves: list[PlannedMove] = field(default_factory=list)
-    stopped: list[Refusal] = field(default_factory=list)
+    stopped: list[MoveRefusal] = field(default_factory=list)
     stays: dict[Reason, Stays] = field(default_factory=dict)
     before: PlanSummary | None = None
     after: PlanSummary | None = None
@@ -117,7 +117,7 @@ class RebalancePlan:
     pods: int = 0
     rounds: int = 0
 
-    def note(self, pod: str, refusal: Refusal) -> None:
+    def note(self, pod: str, refusal: MoveRefusal) -> None:
         """Count a pod that stays."""
         entry = self.stays.setdefault(refusal.reason, Stays())
         entry.count += 1
@@ -137,7 +137,7 @@ MAX_NODE_TRIES = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class PlanInput:
     """What a plan is made from, beside the state and the load, which the oracle has.
 
     Attributes:
@@ -162,7 +162,7 @@ class Situation:
     evicts: bool = True
 
 
-def make_plan(situation: Situation, oracle: Oracle, rounds: int = 1) -> RebalancePlan:
+def make_plan(situation: PlanInput, oracle: Oracle, rounds: int = 1) -> RebalancePlan:
     """Return the plan of one round, or of so many; it ends with the first that moves nothing.
 
     Args:
@@ -177,7 +177,7 @@ def make_plan(situation: Situation, oracle: Oracle, rounds: int = 1) -> Rebalanc
         plan.rounds = number
         plan.stays.clear()
         oracle.begin_round()
-        current = _Round(replace(situation, history=history), oracle, plan, number, done)
+        current = _PlanRound(replace(situation, history=history), oracle, plan, number, done)
         if plan.before is None:
             plan.before = current.summary()
             plan.assumptions += _assumptions(situation, current.workloads)
@@ -190,8 +190,8 @@ def make_plan(situation: Situation, oracle: Oracle, rounds: int = 1) -> Rebalanc
     return plan
 
 
-class _Round:
-    def __init__(self, situation: Situation, oracle: Oracle, plan: RebalancePlan, number: int, done: set[str]) -> None:
+class _PlanRound:
+    def __init__(self, situation: PlanInput, oracle: Oracle, plan: RebalancePlan, number: int, done: set[str]) -> None:
         self._situation, self._settings, self._facts = situation, situation.settings, situation.facts
         self._oracle, self._state, self._now = oracle, oracle.state, oracle.now
         self._plan, self._number, self._done = plan, number, done
@@ -246,16 +246,16 @@ class _Round:
         loads = self._loads
         return PlanSummary(loads.limits, loads.spread(), tuple(loads.overloaded), len(loads.with_room(self._open())))
 
-    def _reason_elsewhere(self, pod: PodInfo) -> Refusal:
+    def _reason_elsewhere(self, pod: PodInfo) -> MoveRefusal:
         """Why a pod stays whose node is not overloaded."""
         if pod.scheduler_name not in self._situation.served:
-            return Refusal(Reason.OTHER_SCHEDULER, pod.scheduler_name)
+            return MoveRefusal(Reason.OTHER_SCHEDULER, pod.scheduler_name)
         has_node = self._state.node(pod.node_name) is not None
         if has_node and self._loads.limits.resources and not self._loads.is_measured(pod.node_name):
-            return Refusal(Reason.STALE_LOAD, pod.node_name)
-        return Refusal(Reason.NODE_NOT_OVERLOADED, pod.node_name)
+            return MoveRefusal(Reason.STALE_LOAD, pod.node_name)
+        return MoveRefusal(Reason.NODE_NOT_OVERLOADED, pod.node_name)
 
-    def _stops(self) -> Iterator[Refusal]:
+    def _stops(self) -> Iterator[MoveRefusal]:
         situation, pending = self._situation, [pod for pod in self._situation.pending if not pod.spec.gates]
         ours = sum(pod.scheduler_name in situation.served for pod in self._pods) + len(pending)
         stale = health_rules.freshness(self._loads, situation.health)
@@ -267,7 +267,7 @@ class _Round:
             yield wrong
         if stale is None and self._loads.overloaded and not self._loads.with_room(self._open()):
             low = ", ".join(f"{resource} {value:.0f} %" for resource, value in self._loads.limits.low.items())
-            yield Refusal(Reason.NO_ROOM, f"none is below all thresholds ({low})")
+            yield MoveRefusal(Reason.NO_ROOM, f"none is below all thresholds ({low})")
 
     def _relieve(self, node: str) -> None:
         """Plan the move of one pod of an overloaded node, if any may go."""
@@ -277,13 +277,13 @@ class _Round:
             or move_rules.overloaded_long_enough(node, self.history, self._settings)
             or pace.node_settled(node, self.history, window=self._situation.window, now=self._now)
             or self._moving.get(node)
-            or (Refusal(Reason.LIMIT, self._limit_text()) if self._budget.exhausted else None)
+            or (MoveRefusal(Reason.LIMIT, self._limit_text()) if self._budget.exhausted else None)
         )
         moved, tries = "", 0
         for pod, share in self._candidates(info):
             refusal = everyone or self._pod_refusal(pod, share)
             if refusal is None and (tries >= MAX_NODE_TRIES or self._tries >= MAX_TRIES):
-                refusal = Refusal(Reason.NOT_TRIED)
+                refusal = MoveRefusal(Reason.NOT_TRIED)
             if refusal is None:
                 tries, self._tries = tries + 1, self._tries + 1
                 verdict = self._oracle.judge(pod, share)
@@ -294,7 +294,7 @@ class _Round:
             if pod.uid != moved and refusal is not None:
                 self._plan.note(pod.key, refusal)
 
-    def _candidates(self, node: NodeInfo) -> list[tuple[PodInfo, Share]]:
+    def _candidates(self, node: NodeInfo) -> list[tuple[PodInfo, PodShare]]:
         """The pods of a node with their shares, those first that relieve it best.
 
         A pod that is enough by itself goes before others: of those the one with the lowest priority, then the smallest.
@@ -304,7 +304,7 @@ class _Round:
         worst = max(limits.high, key=lambda resource: loads[resource] - limits.high[resource])
         excess = loads[worst] - limits.high[worst]
 
-        def rank(candidate: tuple[PodInfo, Share]) -> tuple[float, float, float, str]:
+        def rank(candidate: tuple[PodInfo, PodShare]) -> tuple[float, float, float, str]:
             pod, share = candidate
             relief = share.per_cent(node)[worst]
             if relief >= excess:
@@ -316,7 +316,7 @@ class _Round:
         shares = [(pod, share_of(pod, usage, node, loads, self._now, max_age)) for pod in pods]
         return sorted(shares, key=rank)
 
-    def _pod_refusal(self, pod: PodInfo, share: Share) -> Refusal | None:
+    def _pod_refusal(self, pod: PodInfo, share: PodShare) -> MoveRefusal | None:
         """Why a pod of an overloaded node stays, before the scheduler is asked."""
         refusal = self._rules.refusal(pod, self._now)
         if refusal is not None:
@@ -324,11 +324,11 @@ class _Round:
         workload = self.workloads.of(pod)
         assert workload is not None  # rule 1: it has a controller
         if pod.uid in self._done:
-            return Refusal(Reason.MOVED)
+            return MoveRefusal(Reason.MOVED)
         if self._oracle.has_gang(pod):
-            return Refusal(Reason.GANG)
+            return MoveRefusal(Reason.GANG)
         if self._oracle.asks_others(pod):
-            return Refusal(Reason.EXTENDER)
+            return MoveRefusal(Reason.EXTENDER)
         exceeded = self._loads.limits.exceeded(self._loads.of(pod.node_name))
         return (
             pace.settled(workload, self.history)
@@ -337,7 +337,7 @@ class _Round:
             or move_rules.share_is_known(share, exceeded)
         )
 
-    def _verdict_refusal(self, pod: PodInfo, share: Share, verdict: Verdict) -> Refusal | None:
+    def _verdict_refusal(self, pod: PodInfo, share: PodShare, verdict: MoveVerdict) -> MoveRefusal | None:
         """Why a pod stays, once the scheduler was asked. Each node that it may choose must be one that may be."""
         refusal = move_rules.choice(verdict, self._settings)
         if refusal is not None:
@@ -358,7 +358,7 @@ class _Round:
                 return refusal
         return move_rules.effect_on_all(self._loads, share, pod.node_name, verdict.node)
 
-    def _move(self, pod: PodInfo, share: Share, verdict: Verdict) -> Refusal:
+    def _move(self, pod: PodInfo, share: PodShare, verdict: MoveVerdict) -> MoveRefusal:
         """Make a move; returns why no other pod of the node is moved in this round."""
         workload = self.workloads.of(pod)
         target, gain = verdict.node, verdict.gain
@@ -394,21 +394,21 @@ class _Round:
         )
         return next_refusal
 
-    def _next_refusal(self, source: str, past: PastMove) -> Refusal:
+    def _next_refusal(self, source: str, past: PastMove) -> MoveRefusal:
         if not self._loads.limits.exceeded(self._loads.of(source)):
-            return Refusal(Reason.NODE_NOT_OVERLOADED, f"{source}, after the move of {past.pod}")
+            return MoveRefusal(Reason.NODE_NOT_OVERLOADED, f"{source}, after the move of {past.pod}")
         if self._budget.exhausted:
-            return Refusal(Reason.LIMIT, self._limit_text())
-        return Refusal(Reason.NODE_SETTLING, f"{source}, by the move of {past.pod}")
+            return MoveRefusal(Reason.LIMIT, self._limit_text())
+        return MoveRefusal(Reason.NODE_SETTLING, f"{source}, by the move of {past.pod}")
 
     def _limit_text(self) -> str:
         return f"total {self._settings.eviction_limits.total}"
 
-    def _measured(self) -> NodeLoads:
+    def _measured(self) -> ClusterLoads:
         """The load as it is now, of nodes whose load is fresh."""
         reading = self._oracle.reading
         fresh = replace(reading, loads=reading.fresh_loads(self._now, self._situation.max_age))
-        return NodeLoads(node_figures(self._state, fresh, self._now), self._nodes, self._settings)
+        return ClusterLoads(node_figures(self._state, fresh, self._now), self._nodes, self._settings)
 
     def _open(self) -> list[str]:
         """Nodes that may take pods."""
@@ -420,7 +420,7 @@ class _Round:
         return self._state.objects.every(kind)
 
 
-def _assumptions(situation: Situation, workloads: Workloads) -> Iterator[str]:
+def _assumptions(situation: PlanInput, workloads: Workloads) -> Iterator[str]:
     """Yield what a reader has to know of what nobody could know."""
     if not situation.history.known:
         yield (

@@ -12,7 +12,7 @@ from scheduler.state import CODEC_OF_KIND
 from secondary_scheduler.balance import is_measured, lowered
 from secondary_scheduler.simulation.cluster import SimulatedCluster, pod_reducer
 from secondary_scheduler.simulation.documents import Entry
-from secondary_scheduler.simulation.report import Report, with_field
+from secondary_scheduler.simulation.report import InputReport, with_field
 
 _TOO_LARGE = "holds a number that no Kubernetes object can hold"
 
@@ -23,7 +23,7 @@ class ChangingCluster:
     An object that cannot be used is reported; what was known of it stays as it is.
     """
 
-    def __init__(self, cluster: SimulatedCluster, report: Report) -> None:
+    def __init__(self, cluster: SimulatedCluster, report: InputReport) -> None:
         self._cluster = cluster
         self._state = cluster.state
         self._report = report

@@ -38,12 +38,12 @@ from secondary_scheduler.simulation.defaults import (
     NAME_LABEL,
     DefaultingError,
     Defaults,
-    PriorityClass,
+    RecordedPriorityClass,
     object_uid,
 )
 from secondary_scheduler.simulation.documents import of_objects
 from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects
-from secondary_scheduler.simulation.report import Report, with_field
+from secondary_scheduler.simulation.report import InputReport, with_field
 
 _CLAIM = "ResourceClaim"
 _OF_POD = "resource.kubernetes.io/pod-claim-name"
@@ -201,18 +201,20 @@ class PodSelection:
 
 
 def build_cluster(
-    objects: RecordedObjects, report: Report, selection: PodSelection, state: ClusterState | None = None
+    objects: RecordedObjects, report: InputReport, selection: PodSelection, state: ClusterState | None = None
 ) -> SimulatedCluster:
     """Build a cluster from objects; what is wrong with them is reported each time.
 
     Raises:
         InputError: the pod that is named apart from the snapshot has a node, or no profile.
     """
-    return _Builder(objects, report, selection, ClusterState() if state is None else state).build()
+    return _ClusterBuilder(objects, report, selection, ClusterState() if state is None else state).build()
 
 
-class _Builder:
-    def __init__(self, objects: RecordedObjects, report: Report, selection: PodSelection, state: ClusterState) -> None:
+class _ClusterBuilder:
+    def __init__(
+        self, objects: RecordedObjects, report: InputReport, selection: PodSelection, state: ClusterState
+    ) -> None:
         self._objects = objects
         self._report = report
         self._selection = selection
@@ -243,14 +245,14 @@ class _Builder:
         return self._cluster
 
     def _read_classes(self) -> None:
-        for obj in self._objects.of("PriorityClass"):
+        for obj in self._objects.of("RecordedPriorityClass"):
             try:
                 decoded = _priority_class.decode(obj.entry.data)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 self._report.leave_out(obj.entry.place, obj.title, with_field(error))
                 continue
             policy = decoded.preemption_policy or "PreemptLowerPriority"
-            self._defaults.priority_classes[obj.name] = PriorityClass(
+            self._defaults.priority_classes[obj.name] = RecordedPriorityClass(
                 obj.name, decoded.value, bool(decoded.global_default), policy
             )
         # Read once more below, as objects: here only the mark counts. The newest of several wins.
@@ -477,7 +479,7 @@ def _amounts(
             yield f"{path}.{name}[{resource}]", amount
 
 
-def read_load(data: bytes, place: str, report: Report) -> LoadReading:
+def read_load(data: bytes, place: str, report: InputReport) -> LoadReading:
     """Read an answer. One without a timestamp has no age, and counts as fresh at any time that is simulated.
 
     Raises:

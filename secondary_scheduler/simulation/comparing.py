@@ -12,8 +12,8 @@ import numpy as np
 from scheduler.config import Configuration, differences
 from scheduler.core import Change, change_of
 from scheduler.framework import FloatArray
-from secondary_scheduler.balance import FIGURES, NodeFigures, Spread, Worst
-from secondary_scheduler.simulation.deciding import Outcome
+from secondary_scheduler.balance import FIGURES, FigureSpread, NodeFigures, Worst
+from secondary_scheduler.simulation.deciding import PodOutcome
 
 
 class PodDecided(Protocol):
@@ -64,7 +64,7 @@ class Against:
         old = self._decided.get(pod)
         return old is not None and change_of(old.node, node) is Change.MOVED
 
-    def note(self, pod: str, outcome: Outcome) -> None:
+    def note(self, pod: str, outcome: PodOutcome) -> None:
         """Take in a decision while its matrix is valid; of several about one pod the last one counts."""
         best = outcome.explanation.best if outcome.explanation is not None else ()
         if self.needs_matrix(pod, outcome.node) and self._decided[pod].node in best:
@@ -151,7 +151,7 @@ class Comparison:
         """The pods that are placed differently."""
         return self.of(Change.MOVED, Change.GAINED, Change.LOST)
 
-    def spreads(self) -> Iterator[tuple[str, str, Spread, Spread]]:
+    def spreads(self) -> Iterator[tuple[str, str, FigureSpread, FigureSpread]]:
         """Yield kind and resource of the figures that both sides have, and how they are spread."""
         for kind, resource in FIGURES:
             old, new = (side.figures.spread(kind, resource) for side in (self.old, self.new))

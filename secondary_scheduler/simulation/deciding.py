@@ -23,7 +23,7 @@ PLACED, UNSCHEDULABLE, GATED, UNDECIDED = "placed", "unschedulable", "gated", "u
 RESULTS = (PLACED, UNSCHEDULABLE, GATED, UNDECIDED)
 
 
-def result_of(outcome: Outcome, pod: PodInfo, runner: ProfileRunner, state: ClusterState) -> str:
+def result_of(outcome: PodOutcome, pod: PodInfo, runner: ProfileRunner, state: ClusterState) -> str:
     """Return one of `RESULTS`, once the outcome is in the state."""
     if outcome.node is not None:
         return PLACED
@@ -32,7 +32,7 @@ def result_of(outcome: Outcome, pod: PodInfo, runner: ProfileRunner, state: Clus
     return UNDECIDED if pod.deleting or runner.run_pre_enqueue(pod).is_success else GATED
 
 
-def decision_of(outcome: Outcome, pod: PodInfo, result: str, assembly: Assembly, limit: int) -> Decision:
+def decision_of(outcome: PodOutcome, pod: PodInfo, result: str, assembly: Assembly, limit: int) -> Decision:
     """Return the answer about a pod, while the outcome's matrix is valid.
 
     Args:
@@ -102,7 +102,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PodOutcome:
     """What became of one pod.
 
     Attributes:
@@ -160,7 +160,7 @@ class Simulation:
         self._chance = chance
         self._post_filters = post_filters
 
-    def run(self, pods: Sequence[PodInfo], *, by_creation: bool = False) -> Iterator[Outcome]:
+    def run(self, pods: Sequence[PodInfo], *, by_creation: bool = False) -> Iterator[PodOutcome]:
         """Yield the outcomes in queue order, or in the order in which the pods were created; a gang's at the place of
         its first member.
 
@@ -178,7 +178,7 @@ class Simulation:
         for pod in pods:
             directory.upsert(pod)
 
-    def decide(self, pods: Sequence[PodInfo], *, by_creation: bool = False) -> Iterator[Outcome]:
+    def decide(self, pods: Sequence[PodInfo], *, by_creation: bool = False) -> Iterator[PodOutcome]:
         """Yield the outcomes of pods that are registered, as `run` does."""
         ordered = sorted(pods, key=self._queued_at) if by_creation else self._in_queue_order(pods)
         left = {pod.uid for pod in ordered}
@@ -236,7 +236,7 @@ class Simulation:
     def _can_be_attempted(self, pod: PodInfo) -> bool:
         return not pod.deleting and self._runners[pod.scheduler_name].run_pre_enqueue(pod).is_success
 
-    def _attempt_gang(self, gang: Gang, members: Sequence[PodInfo]) -> dict[str, Outcome]:
+    def _attempt_gang(self, gang: Gang, members: Sequence[PodInfo]) -> dict[str, PodOutcome]:
         """Place as many members as are missing, or none; returns by UID what became of those that were tried."""
         matrices: dict[str, Explanation] = {}
         asking = self._attempts.reserve_gang(
@@ -257,7 +257,7 @@ class Simulation:
                 self._note_matrix(matrices, placement)
             message = gang_message(reservation.decision, placement.message, len(members)) if node is None else None
             matrix = matrices.get(pod.uid)
-            outcomes[pod.uid] = Outcome(pod.key, pod.scheduler_name, node, message, placement, matrix)
+            outcomes[pod.uid] = PodOutcome(pod.key, pod.scheduler_name, node, message, placement, matrix)
         return outcomes
 
     def _note_matrix(self, matrices: dict[str, Explanation], placement: Placement) -> None:
@@ -278,14 +278,14 @@ class Simulation:
         # A pod that was never created joins the queue now, behind those that wait already.
         return self._attempts.clocks.wall() if math.isnan(pod.created_at) else pod.created_at
 
-    def _attempt(self, pod: PodInfo, runner: ProfileRunner) -> Outcome:
+    def _attempt(self, pod: PodInfo, runner: ProfileRunner) -> PodOutcome:
         gate = runner.run_pre_enqueue(pod)
         if not gate.is_success:
-            return Outcome(pod.key, pod.scheduler_name, None, gate.message)
+            return PodOutcome(pod.key, pod.scheduler_name, None, gate.message)
         if pod.deleting:
-            return Outcome(pod.key, pod.scheduler_name, None, f"skip schedule deleting pod: {pod.key}")
+            return PodOutcome(pod.key, pod.scheduler_name, None, f"skip schedule deleting pod: {pod.key}")
         if not self._state.node_count:
-            return Outcome(pod.key, pod.scheduler_name, None, NO_NODES)
+            return PodOutcome(pod.key, pod.scheduler_name, None, NO_NODES)
         try:
             pod, placement, message, explanation, victims = self._place(pod, runner)
         except UnrecordedError as error:
@@ -298,7 +298,7 @@ class Simulation:
                 self._keep_on_node(placement)
             else:
                 node, message = None, refusal_message(permit.status)
-        return Outcome(pod.key, pod.scheduler_name, node, message, placement, explanation, victims)
+        return PodOutcome(pod.key, pod.scheduler_name, node, message, placement, explanation, victims)
 
     def _place(
         self, pod: PodInfo, runner: ProfileRunner
@@ -340,5 +340,5 @@ class Simulation:
             self._state.upsert_pod(assumed, observed_at=self._attempts.clocks.wall())
 
 
-def _not_simulated(pod: PodInfo, reason: str) -> Outcome:
-    return Outcome(pod.key, pod.scheduler_name, None, f"not simulated: {reason}")
+def _not_simulated(pod: PodInfo, reason: str) -> PodOutcome:
+    return PodOutcome(pod.key, pod.scheduler_name, None, f"not simulated: {reason}")

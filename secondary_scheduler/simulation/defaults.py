@@ -32,7 +32,7 @@ class DefaultingError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class PriorityClass:
+class RecordedPriorityClass:
     """scheduling.k8s.io/v1 PriorityClass."""
 
     name: str
@@ -45,7 +45,7 @@ class PriorityClass:
 class Defaults:
     """What defaults depend on: classes of the snapshot."""
 
-    priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
+    priority_classes: dict[str, RecordedPriorityClass] = field(default_factory=dict)
     default_storage_class: str | None = None
 
     def apply(self, kind: str, data: Data) -> Data:
@@ -101,7 +101,7 @@ class Defaults:
             candidates = [item for item in self.priority_classes.values() if item.global_default]
             priority_class = min(candidates, key=lambda item: item.value, default=None)
         elif priority_class is None and name in _BUILT_IN_PRIORITIES:
-            priority_class = PriorityClass(name, _BUILT_IN_PRIORITIES[name])
+            priority_class = RecordedPriorityClass(name, _BUILT_IN_PRIORITIES[name])
         elif priority_class is None and spec.get("priority") is None:
             raise DefaultingError(f"spec.priorityClassName: no PriorityClass with name {name} was found")
         value, policy = 0, "PreemptLowerPriority"

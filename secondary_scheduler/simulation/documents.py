@@ -17,7 +17,7 @@ from scheduler.framework import PodInfo
 from scheduler.kube.model import POD_GROUP_LABEL
 from secondary_scheduler.errors import InputError
 from secondary_scheduler.files import MAX_OBJECTS, read_bytes
-from secondary_scheduler.simulation.report import Place, Report, with_field
+from secondary_scheduler.simulation.report import InputReport, ObjectPlace, with_field
 
 _BOM = b"\xef\xbb\xbf"
 _TRAILING = "trailing characters"
@@ -31,14 +31,14 @@ _UNUSABLE = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError, 
 class Entry(NamedTuple):
     """One object, not decoded yet: `data` is JSON. `problem` is what keeps it from being used, if that is known."""
 
-    place: Place
+    place: ObjectPlace
     api_version: str
     kind: str
     data: bytes | Raw
     problem: str = ""
 
 
-class _Document(NamedTuple):
+class _FileDocument(NamedTuple):
     """A document as JSON; None for one that cannot be written as such.
 
     Attributes:
@@ -46,7 +46,7 @@ class _Document(NamedTuple):
         refused: what is wrong with the whole document (None), or with an element of a List, that JSON cannot say.
     """
 
-    place: Place
+    place: ObjectPlace
     data: bytes | None
     item_lines: Sequence[int] = ()
     refused: Mapping[int | None, str] = MappingProxyType({})
@@ -65,7 +65,7 @@ _type = msgspec.json.Decoder(_TypeMeta)
 _items = msgspec.json.Decoder(_Items)
 
 
-def read_entries(file: str, report: Report) -> Iterator[Entry]:
+def read_entries(file: str, report: InputReport) -> Iterator[Entry]:
     """Yield the objects of a file (`-` is standard input), Lists taken apart. What is no object is reported.
 
     Raises:
@@ -91,7 +91,7 @@ def position(data: bytes, offset: int) -> str:
     return f"{line}:{column}"
 
 
-def _documents(file: str, data: bytes) -> Iterator[_Document]:
+def _documents(file: str, data: bytes) -> Iterator[_FileDocument]:
     if _RECORDING.match(data):
         raise InputError(f"{file}: is a recording, not a snapshot; plan takes it with --recording")
     if data.lstrip()[:1] in (b"{", b"["):
@@ -104,24 +104,24 @@ def _documents(file: str, data: bytes) -> Iterator[_Document]:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             if _TRAILING in str(error) and (values := _json_values(data)):
                 for number, value in enumerate(values, 1):
-                    yield _Document(Place(file, number), _encoded(value))
+                    yield _FileDocument(ObjectPlace(file, number), _encoded(value))
                 return
             if file.endswith(".json"):
                 raise InputError(_json_problem(file, data, error)) from error
         else:
-            yield _Document(Place(file, 1), data)
+            yield _FileDocument(ObjectPlace(file, 1), data)
             return
     # Here, since a JSON file needs no YAML parser to be imported.
     from secondary_scheduler import yamltext
 
     for number, document in enumerate(yamltext.documents(data, file, keep_not_finite=True), 1):
         if document.content is not None:
-            place = Place(file, number, document.line)
+            place = ObjectPlace(file, number, document.line)
             refused = _not_finite(document.content) if document.has_not_finite else {}
-            yield _Document(place, _encoded(document.content), document.item_lines, refused)
+            yield _FileDocument(place, _encoded(document.content), document.item_lines, refused)
 
 
-def _with_too_large(file: str, data: bytes) -> Iterator[_Document]:
+def _with_too_large(file: str, data: bytes) -> Iterator[_FileDocument]:
     """Yield the documents of a JSON text in which a number may be larger than any that JSON's readers take."""
     from secondary_scheduler.yamltext import NotFinite
 
@@ -130,7 +130,7 @@ def _with_too_large(file: str, data: bytes) -> Iterator[_Document]:
         return value if math.isfinite(value) else NotFinite(value, text, 0)
 
     for count, value in enumerate(_json_values(data, json.JSONDecoder(parse_float=number)), 1):
-        yield _Document(Place(file, count), _encoded(value), (), _not_finite(value))
+        yield _FileDocument(ObjectPlace(file, count), _encoded(value), (), _not_finite(value))
 
 
 def _not_finite(content: Any) -> dict[int | None, str]:
@@ -191,7 +191,7 @@ def _nothing(_value: object) -> None:
     return None
 
 
-def _entries(document: _Document, report: Report) -> Iterator[Entry]:
+def _entries(document: _FileDocument, report: InputReport) -> Iterator[Entry]:
     place, data, item_lines, refused = document
     type_meta = _typed(place, data, report)
     if type_meta is None or data is None:
@@ -210,7 +210,7 @@ def _entries(document: _Document, report: Report) -> Iterator[Entry]:
     of_all = _TypeMeta(api_version, kind.removesuffix("List")) if kind != "List" else _TypeMeta()
     for index, raw in enumerate(items or ()):
         line = item_lines[index] if index < len(item_lines) else 0
-        at = Place(place.file, place.document, line, index)
+        at = ObjectPlace(place.file, place.document, line, index)
         item = _typed(at, raw, report)
         if item is None:
             continue
@@ -219,7 +219,7 @@ def _entries(document: _Document, report: Report) -> Iterator[Entry]:
             yield Entry(at, item.api_version or "", item.kind or "", raw, refused.get(index, ""))
 
 
-def _typed(place: Place, data: bytes | Raw | None, report: Report) -> _TypeMeta | None:
+def _typed(place: ObjectPlace, data: bytes | Raw | None, report: InputReport) -> _TypeMeta | None:
     if data is None:
         report.leave_out(place, "", "holds a number or text that no Kubernetes object can hold")
         return None
@@ -231,7 +231,7 @@ def _typed(place: Place, data: bytes | Raw | None, report: Report) -> _TypeMeta 
         return None
 
 
-def _complete(place: Place, type_meta: _TypeMeta, report: Report) -> bool:
+def _complete(place: ObjectPlace, type_meta: _TypeMeta, report: InputReport) -> bool:
     for field, text in (("apiVersion", type_meta.api_version), ("kind", type_meta.kind)):
         if not text:
             report.leave_out(place, type_meta.kind or "", f"{field}: is missing")

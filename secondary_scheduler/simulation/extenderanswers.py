@@ -9,13 +9,13 @@ import msgspec
 from scheduler.engine import AnswerRecord, AttemptPipeline, RecordedAnswers
 from scheduler.framework import Answered, Asking
 from secondary_scheduler.files import MAX_OBJECTS, read_bytes
-from secondary_scheduler.simulation.report import Place, Report, with_field
+from secondary_scheduler.simulation.report import InputReport, ObjectPlace, with_field
 
 T = TypeVar("T")
 _MARK = b'"ExtenderAnswer"'
 
 
-def read_recording(name: str, report: Report) -> RecordedAnswers:
+def read_recording(name: str, report: InputReport) -> RecordedAnswers:
     """Read what the scheduler recorded with `--extender-recording`; other lines, such as its log, are skipped.
 
     Raises:
@@ -29,7 +29,7 @@ def read_recording(name: str, report: Report) -> RecordedAnswers:
         try:
             records.append(decoder.decode(line))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            report.leave_out(Place(name, number, number), "ExtenderAnswer", with_field(error))
+            report.leave_out(ObjectPlace(name, number, number), "ExtenderAnswer", with_field(error))
     if not records:
         report.warn(f"--extender-recording {name}: no answer of an extender is recorded there")
     return RecordedAnswers(records)

@@ -14,7 +14,7 @@ from scheduler.state import WATCHED_KINDS
 from secondary_scheduler.errors import InputError
 from secondary_scheduler.nodeload import CONFIGURATION_KIND, LOAD_KIND, VERSION_KIND
 from secondary_scheduler.simulation.documents import OLD_GROUP, WORKLOADS, Entry, no_pods_of, read_entries
-from secondary_scheduler.simulation.report import Report, with_field
+from secondary_scheduler.simulation.report import InputReport, with_field
 
 _CLUSTER_WIDE = frozenset(
     {
@@ -50,22 +50,22 @@ _GROUPS: Mapping[str, str] = {
 """API group of every kind that is read."""
 
 
-class _Meta(Struct, rename="camel"):
+class _NamedMeta(Struct, rename="camel"):
     name: str | None = None
     namespace: str | None = None
     uid: str | None = None
     generate_name: str | None = None
 
 
-class _Identity(Struct):
-    metadata: _Meta | None = None
+class _NamedIdentity(Struct):
+    metadata: _NamedMeta | None = None
 
 
 class _ClusterVersion(Struct, rename="camel"):
     git_version: str = ""
 
 
-_identity = msgspec.json.Decoder(_Identity)
+_identity = msgspec.json.Decoder(_NamedIdentity)
 _cluster_version = msgspec.json.Decoder(_ClusterVersion)
 
 
@@ -94,7 +94,7 @@ class RecordedObjects:
         minor: minor version of the cluster's Kubernetes 1.x; None where the files do not say.
     """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: InputReport) -> None:
         self._report = report
         self._objects: dict[str, dict[tuple[str, str], NamedObject]] = {}
         self._generated = 0
@@ -171,7 +171,7 @@ class RecordedObjects:
 
     def _identify(self, entry: Entry) -> NamedObject | None:
         try:
-            meta = _identity.decode(entry.data).metadata or _Meta()
+            meta = _identity.decode(entry.data).metadata or _NamedMeta()
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self._report.leave_out(entry.place, entry.kind, with_field(error))
             return None
@@ -186,7 +186,7 @@ class RecordedObjects:
         return NamedObject(entry, namespace, name, meta.uid or "")
 
 
-def read_recorded(files: Iterable[str], report: Report, *, pod_file: str | None = None) -> RecordedObjects:
+def read_recorded(files: Iterable[str], report: InputReport, *, pod_file: str | None = None) -> RecordedObjects:
     """Read snapshot files.
 
     Args:

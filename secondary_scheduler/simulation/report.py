@@ -15,7 +15,7 @@ _FIELD = re.compile(r"(?:not an? \w+: )?(.*?)(?: - at (`(?:key in )?\$[^`]*`))?"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ObjectPlace:
     """Where an object stands: documents count from 1 as in the file, items of a List from 0; line 0 is unknown."""
 
     file: str
@@ -29,7 +29,7 @@ class Place:
         return f"{self.file}: document {self.document}{item}{line}"
 
 
-class Report:
+class InputReport:
     """Counts problems and prints each at once.
 
     Attributes:
@@ -42,7 +42,7 @@ class Report:
         self._hidden = 0
         self.invalid = 0
 
-    def leave_out(self, place: Place, subject: str, problem: str) -> None:
+    def leave_out(self, place: ObjectPlace, subject: str, problem: str) -> None:
         """Report an object that is left out because it is not valid: a wrong form, or a required field is missing."""
         self.invalid += 1
         self.warn(f"{place}{f', {subject}' if subject else ''}: {problem}; left out")

@@ -18,7 +18,7 @@ from secondary_scheduler.simulation.cluster import PodSelection, SimulatedCluste
 from secondary_scheduler.simulation.deciding import SeededByPod, Simulation, none_explained
 from secondary_scheduler.simulation.objects import RecordedObjects
 from secondary_scheduler.simulation.remarks import remarks
-from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.report import InputReport
 
 AdaptLoad = Callable[[SimulatedCluster, LoadReading], LoadReading]
 
@@ -85,7 +85,7 @@ def set_up(
     selection: PodSelection,
     objects: RecordedObjects,
     conditions: Conditions,
-    report: Report,
+    report: InputReport,
     *,
     decided_elsewhere: Collection[str] = (),
     about_pending: bool = True,
@@ -230,7 +230,7 @@ def taken_over(options: Sequence[str], configuration: Configuration) -> dict[str
     return by_name
 
 
-def note_versions(configuration: Configuration, report: Report) -> None:
+def note_versions(configuration: Configuration, report: InputReport) -> None:
     """Say which version of kube-scheduler decides, and why that."""
     for profile in configuration.profiles:
         minor = configuration.cluster_minor

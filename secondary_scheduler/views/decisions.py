@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from scheduler.answers import DecisionDetail, ScoredNode
 from secondary_scheduler.views.nodes import page_of
-from secondary_scheduler.views.runs import PodDecision, Run
+from secondary_scheduler.views.runs import PodDecision, SimulationRun
 
 _MAX_NAMESPACES = 1000
 
@@ -99,7 +99,7 @@ class DecisionPage:
     earlier: Sequence[PodDecision]
 
 
-def choices_of(run: Run) -> Choices:
+def choices_of(run: SimulationRun) -> Choices:
     """Return what the filter of a run's decisions offers."""
     namespaces = {decision.namespace for decision in run.decisions}
     plugins = {plugin for decision in run.decisions for plugin in rejectors_of(decision)}
@@ -115,7 +115,7 @@ def rejectors_of(decision: PodDecision) -> set[str]:
     return set() if decision.details is None else {group.plugin for group in decision.details.rejected}
 
 
-def listed(run: Run, wanted: Filter, page: int) -> Listed:
+def listed(run: SimulationRun, wanted: Filter, page: int) -> Listed:
     """Return a page of the decisions that pass a filter; the last one for a larger number."""
     rows = [decision for decision in run.decisions if wanted.passes(decision)]
     shown, page, pages = page_of(rows, page)

@@ -15,7 +15,7 @@ _MAX_PODS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ResourceUsage:
     """One resource of a node: amounts as the API counts them, shares in percent by measure; NaN is not known.
 
     Attributes:
@@ -43,7 +43,7 @@ class NodePage:
     """
 
     info: NodeInfo
-    usage: tuple[Usage, ...]
+    usage: tuple[ResourceUsage, ...]
     age: float
     fresh: bool
     pod_count: int
@@ -61,7 +61,7 @@ def node_page(scene: Scene, name: str) -> NodePage | None:
         return None
     former = _index(scene.run.before, name) if scene.is_replayed else None
     usage = tuple(
-        Usage(
+        ResourceUsage(
             resource,
             float(columns.allocatable[resource][index]),
             float(columns.requested[resource][index]),

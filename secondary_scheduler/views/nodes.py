@@ -56,7 +56,7 @@ class NodeColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class HeatCell:
     """One node of the heat map. `level` is a tenth of the share as it is shown, without decimals, 0 to 10 (100 % and
     more); None: not known."""
 
@@ -66,7 +66,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class HeatGroup:
     """Nodes with one value of a label.
 
     Attributes:
@@ -75,7 +75,7 @@ class Group:
     """
 
     title: str
-    cells: tuple[Cell, ...]
+    cells: tuple[HeatCell, ...]
     mean: float | None
     line: int | None = None
 
@@ -89,7 +89,7 @@ class HeatMap:
         above: nodes whose share is larger.
     """
 
-    groups: tuple[Group, ...]
+    groups: tuple[HeatGroup, ...]
     nodes: int
     unknown: int
     mean: float | None
@@ -169,9 +169,9 @@ def heat_map(columns: NodeColumns, measure: str, resource: str, group_by: str, o
     # TargetLoadPacking looks at the CPU, and never at requests where a load is measured.
     target = columns.target if resource == "cpu" and measure != REQUESTED else None
 
-    def group(title: str) -> Group:
+    def group(title: str) -> HeatGroup:
         ordered = _ordered([cells[index] for index in groups[title]], order)
-        return Group(title, tuple(ordered), _mean(values[groups[title]]), _line(ordered, target, order))
+        return HeatGroup(title, tuple(ordered), _mean(values[groups[title]]), _line(ordered, target, order))
 
     return HeatMap(
         tuple(group(title) for title in sorted(groups, key=lambda title: (title == "", title))),
@@ -198,13 +198,13 @@ def group_keys(columns: NodeColumns) -> tuple[str, ...]:
     return tuple(sorted(keys, key=lambda key: key != ZONE)[:_MAX_KEYS])
 
 
-def _cell(name: str, share: float) -> Cell:
+def _cell(name: str, share: float) -> HeatCell:
     if np.isnan(share):
-        return Cell(name, None, None)
-    return Cell(name, share, max(0, min(10, round(share) // 10)))
+        return HeatCell(name, None, None)
+    return HeatCell(name, share, max(0, min(10, round(share) // 10)))
 
 
-def _ordered(cells: list[Cell], order: str) -> list[Cell]:
+def _ordered(cells: list[HeatCell], order: str) -> list[HeatCell]:
     if order == "name":
         return sorted(cells, key=lambda cell: cell.name)
     sign = 1 if order == "lowest" else -1
@@ -212,7 +212,7 @@ def _ordered(cells: list[Cell], order: str) -> list[Cell]:
     return sorted(cells, key=lambda cell: (cell.share is None, sign * (cell.share or 0.0), cell.name))
 
 
-def _line(cells: Sequence[Cell], target: float | None, order: str) -> int | None:
+def _line(cells: Sequence[HeatCell], target: float | None, order: str) -> int | None:
     """How many cells stand on the line's first side; by name there is no such place."""
     if target is None or order == "name":
         return None

@@ -113,7 +113,7 @@ _QUEUES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class WaitReason:
     """Why pods wait: a plugin's reason for at least one node, or the message where no plugin is behind it.
 
     Attributes:
@@ -129,7 +129,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class WaitingQueue:
     """Pods that wait for the same kind of reason.
 
     Attributes:
@@ -146,12 +146,12 @@ class Queue:
     number: int
     hidden: int
     longest: float | None
-    reasons: tuple[Reason, ...]
+    reasons: tuple[WaitReason, ...]
     page: int
     pages: int
 
 
-def queues(scene: Scene, page: int) -> list[Queue]:
+def queues(scene: Scene, page: int) -> list[WaitingQueue]:
     """Return the queues that hold pods; `page` is that of the tables, each as far as it goes."""
     every = (_queue(scene, result, title, about, page) for result, title, about in _QUEUES)
     return [queue for queue in every if queue.number or queue.hidden]
@@ -162,17 +162,17 @@ def other_schedulers(scene: Scene) -> list[tuple[str, int]]:
     return scene.others.most_common(_MAX_SCHEDULERS)
 
 
-def _queue(scene: Scene, result: str, title: str, about: str, page: int) -> Queue:
+def _queue(scene: Scene, result: str, title: str, about: str, page: int) -> WaitingQueue:
     waiting = scene.run.decisions if scene.run.queue is None else scene.run.queue
     rows = [decision for decision in waiting if decision.result == result]
     shown, page, pages = page_of(rows, page)
     waits = [decision.waiting for decision in rows if decision.waiting is not None]
     reasons = () if result == PLACED else _reasons(rows)
     hidden = scene.withheld.decisions[result]
-    return Queue(result, title, about, shown, len(rows), hidden, max(waits, default=None), reasons, page, pages)
+    return WaitingQueue(result, title, about, shown, len(rows), hidden, max(waits, default=None), reasons, page, pages)
 
 
-def _reasons(rows: Sequence[PodDecision]) -> tuple[Reason, ...]:
+def _reasons(rows: Sequence[PodDecision]) -> tuple[WaitReason, ...]:
     pods: Counter[tuple[str, str]] = Counter()
     nodes: Counter[tuple[str, str]] = Counter()
     for decision in rows:
@@ -182,12 +182,12 @@ def _reasons(rows: Sequence[PodDecision]) -> tuple[Reason, ...]:
             nodes[group.plugin, group.reason] += group.nodes
         if not groups:
             pods["", decision.message or ""] += 1
-    reasons = [Reason(plugin, text, number, nodes[plugin, text]) for (plugin, text), number in pods.items()]
+    reasons = [WaitReason(plugin, text, number, nodes[plugin, text]) for (plugin, text), number in pods.items()]
     return tuple(sorted(reasons, key=lambda reason: (-reason.pods, -reason.nodes, reason.text))[:_MAX_REASONS])
 
 
 @dataclass(frozen=True, slots=True)
-class RunningPod:
+class PodAnswer:
     """What the running scheduler says about a pod.
 
     Attributes:
@@ -205,11 +205,11 @@ class RunningPod:
     scheduler_names: tuple[str, ...] = ()
 
 
-def running_pod(answer: DecisionList) -> RunningPod:
+def running_pod(answer: DecisionList) -> PodAnswer:
     """Return what a scheduler's answer says about a pod."""
     last = answer.items[0] if answer.items else None
     waiting = answer.waiting or None
     detail = last.details if last is not None else None
     if detail is None and waiting is not None:
         detail = waiting.now
-    return RunningPod(last, answer.items[1:], waiting, detail, answer.scheduler_names)
+    return PodAnswer(last, answer.items[1:], waiting, detail, answer.scheduler_names)

@@ -15,7 +15,7 @@ from scheduler.engine import Assembly
 from scheduler.framework import LoadReading, PodInfo
 from secondary_scheduler.balance import NodeFigures, node_figures
 from secondary_scheduler.simulation.cluster import SimulatedCluster
-from secondary_scheduler.simulation.deciding import UNDECIDED, Outcome, decision_of, result_of, waited
+from secondary_scheduler.simulation.deciding import UNDECIDED, PodOutcome, decision_of, result_of, waited
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, copy_cluster, make_ready
 from secondary_scheduler.views.nodes import NodeColumns, node_columns
 
@@ -65,7 +65,7 @@ class PodDecision(Decision, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SimulationRun:
     """All decisions of one configuration on one snapshot.
 
     Attributes:
@@ -99,7 +99,7 @@ def run_simulation(
     limits: Limits,
     stopped: Callable[[], bool] = lambda: False,
     by_creation: bool = False,
-) -> Run:
+) -> SimulationRun:
     """Decide about all pending pods on a copy of the cluster, which stays as it is.
 
     Args:
@@ -117,7 +117,7 @@ def run_simulation(
     before = _columns(ready)
     decisions, unexplained = _decide(ready, limits, began, stopped, by_creation=by_creation)
     seconds = time.monotonic() - began
-    return Run(
+    return SimulationRun(
         configuration,
         tuple(decisions),
         ready.load,
@@ -167,7 +167,7 @@ def _decide(
     return decisions, unexplained
 
 
-def record(number: int, outcome: Outcome, pod: PodInfo, assembly: Assembly, now: float, limit: int) -> PodDecision:
+def record(number: int, outcome: PodOutcome, pod: PodInfo, assembly: Assembly, now: float, limit: int) -> PodDecision:
     """Return what became of a pod, while the outcome's matrix is valid; at most so many nodes have their scores."""
     result = result_of(outcome, pod, assembly.runners[pod.scheduler_name], assembly.state)
     decision = decision_of(outcome, pod, result, assembly, limit)

@@ -11,7 +11,7 @@ from scheduler.framework import PodInfo
 from secondary_scheduler.simulation.cluster import SimulatedCluster
 from secondary_scheduler.simulation.remarks import remarks
 from secondary_scheduler.simulation.settingup import Conditions
-from secondary_scheduler.views.runs import Limits, Run, run_simulation
+from secondary_scheduler.views.runs import Limits, SimulationRun, run_simulation
 
 DEFAULT_LIMITS = Limits(explained=20.0, total=60.0)
 
@@ -54,15 +54,15 @@ class Scene:
 
     title: str
     time: float
-    run: Run
+    run: SimulationRun
     old: Configuration | None
     remarks: tuple[str, ...]
     others: Counter[str]
     pods_on: Callable[[str], Collection[PodInfo]]
-    decide: Callable[[Configuration, Limits, Callable[[], bool]], Run]
+    decide: Callable[[Configuration, Limits, Callable[[], bool]], SimulationRun]
     recorded_nodes: Mapping[str, str] | None = None
     withheld: Withheld = field(default_factory=Withheld)
-    place_again: Callable[[Configuration, Limits, Callable[[], bool]], Run] | None = None
+    place_again: Callable[[Configuration, Limits, Callable[[], bool]], SimulationRun] | None = None
 
     @property
     def configuration(self) -> Configuration:
@@ -99,7 +99,7 @@ def decided_scene(
     """
     run = run_simulation(cluster, configuration, conditions, limits=limits)
 
-    def decide(changed: Configuration, within: Limits, stopped: Callable[[], bool]) -> Run:
+    def decide(changed: Configuration, within: Limits, stopped: Callable[[], bool]) -> SimulationRun:
         return run_simulation(cluster, changed, conditions, limits=within, stopped=stopped)
 
     scene = Scene(title, run.now, run, old, (), cluster.others, cluster.state.pods_on, decide)

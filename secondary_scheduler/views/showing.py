@@ -17,13 +17,13 @@ from secondary_scheduler.views import decisions, nodes, pods
 from secondary_scheduler.views.asking import choice, page_number, text
 from secondary_scheduler.views.configuration import configuration_page
 from secondary_scheduler.views.nodepage import node_page
-from secondary_scheduler.views.pods import RunningPod
+from secondary_scheduler.views.pods import PodAnswer
 from secondary_scheduler.views.runs import PodDecision
 from secondary_scheduler.views.scenes import Scene
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class FilledTemplate:
     """A template with what it is filled with.
 
     Attributes:
@@ -35,10 +35,10 @@ class Shown:
     values: Mapping[str, Any]
 
 
-View = Callable[[web.Request, Scene], Shown]
+View = Callable[[web.Request, Scene], FilledTemplate]
 
 
-def show_nodes(request: web.Request, scene: Scene) -> Shown:
+def show_nodes(request: web.Request, scene: Scene) -> FilledTemplate:
     """All nodes as a heat map."""
     run = scene.run
     moment = choice(request, "when", ("before", "after"), "after" if scene.is_replayed else "before")
@@ -54,33 +54,35 @@ def show_nodes(request: web.Request, scene: Scene) -> Shown:
         "order": choice(request, "order", nodes.ORDERS, "highest"),
     }
     heat = nodes.heat_map(columns, shown["by"], shown["resource"], shown["group"], shown["order"])
-    return Shown("nodes.html", "nodes", {"shown": shown, "heat": heat, "keys": keys, "remarks": scene.remarks})
+    return FilledTemplate("nodes.html", "nodes", {"shown": shown, "heat": heat, "keys": keys, "remarks": scene.remarks})
 
 
-def show_node(request: web.Request, scene: Scene) -> Shown:
+def show_node(request: web.Request, scene: Scene) -> FilledTemplate:
     """One node."""
     name = text(request, "name")
     page = node_page(scene, name)
     if page is None:
         missing = "at this moment there is no node" if scene.is_replayed else "the snapshot has no node"
         raise web.HTTPNotFound(text=f"{missing} {name}")
-    return Shown("node.html", "nodes", {"node": page})
+    return FilledTemplate("node.html", "nodes", {"node": page})
 
 
-def show_queue(request: web.Request, scene: Scene) -> Shown:
+def show_queue(request: web.Request, scene: Scene) -> FilledTemplate:
     """The pods that wait."""
     shown = pods.queues(scene, page_number(request))
-    return Shown("queue.html", "queue", {"queues": shown, "others": pods.other_schedulers(scene)})
+    return FilledTemplate("queue.html", "queue", {"queues": shown, "others": pods.other_schedulers(scene)})
 
 
-def show_configuration(request: web.Request, scene: Scene) -> Shown:
+def show_configuration(request: web.Request, scene: Scene) -> FilledTemplate:
     """The configuration as it takes effect."""
     if scene.withheld.configuration:
         raise web.HTTPForbidden(text="the configuration is for who may read the scheduler's ConfigMap")
-    return Shown("configuration.html", "configuration", {"shown": configuration_page(scene.configuration, scene.old)})
+    return FilledTemplate(
+        "configuration.html", "configuration", {"shown": configuration_page(scene.configuration, scene.old)}
+    )
 
 
-def show_decisions(request: web.Request, scene: Scene) -> Shown:
+def show_decisions(request: web.Request, scene: Scene) -> FilledTemplate:
     """The decisions that pass a filter."""
     choices = decisions.choices_of(scene.run)
     wanted = decisions.Filter(
@@ -90,12 +92,12 @@ def show_decisions(request: web.Request, scene: Scene) -> Shown:
         plugin=choice(request, "plugin", ("", *choices.plugins), ""),
     )
     shown = decisions.listed(scene.run, wanted, page_number(request))
-    return Shown("decisions.html", "decisions", {"wanted": wanted, "choices": choices, "shown": shown})
+    return FilledTemplate("decisions.html", "decisions", {"wanted": wanted, "choices": choices, "shown": shown})
 
 
 def show_decision(
     request: web.Request, scene: Scene, attempts_of: Callable[[str], Sequence[PodDecision]] = lambda key: ()
-) -> Shown:
+) -> FilledTemplate:
     """One decision; `attempts_of` returns all attempts of a pod, by its key."""
     number = request.match_info["number"]
     every = scene.run.decisions
@@ -104,7 +106,7 @@ def show_decision(
         raise web.HTTPNotFound(text=f"there is no decision {number}{when}; the last one is {len(every)}")
     decision = every[int(number) - 1]
     shown = decisions.decision_page(decision, len(every), attempts_of(decision.pod))
-    return Shown("decision.html", "decisions", {"shown": shown})
+    return FilledTemplate("decision.html", "decisions", {"shown": shown})
 
 
 def asked_pod(request: web.Request) -> tuple[str, str] | None:
@@ -113,14 +115,14 @@ def asked_pod(request: web.Request) -> tuple[str, str] | None:
     return (namespace, name) if namespace and name else None
 
 
-def show_why(request: web.Request, scene: Scene, pod: RunningPod | None = None, problem: str = "") -> Shown:
+def show_why(request: web.Request, scene: Scene, pod: PodAnswer | None = None, problem: str = "") -> FilledTemplate:
     """What the running scheduler says about a pod, or why it says nothing; a list to choose from if none is named."""
     question = asked_pod(request)
     wanted = pods.PodFilter(text(request, "q"), text(request, "in"), choice(request, "state", ("", *pods.STATES), ""))
     listed = pods.listed_pods(scene, wanted, page_number(request)) if question is None else None
     namespace, name = question or ("", "")
     values = {"namespace": namespace, "name": name, "wanted": wanted, "states": pods.STATES, "pods": listed}
-    return Shown("why.html", "why", {**values, "pod": pod, "problem": problem, "read_at": time.time()})
+    return FilledTemplate("why.html", "why", {**values, "pod": pod, "problem": problem, "read_at": time.time()})
 
 
 VIEWS: Final[Mapping[str, View]] = {

@@ -18,7 +18,7 @@ from kubernetes import client as kubernetes, config as kubernetes_config
 
 from devcluster.cluster import LocalCluster
 from devcluster.spec import ClusterSpec
-from secondary_scheduler.cli.fleet.engine import Engine
+from secondary_scheduler.cli.fleet.engine import PulumiEngine
 from secondary_scheduler.cli.fleet.process import StopTimeouts, find_pulumi
 from secondary_scheduler.cli.fleet.project import find_project
 from secondary_scheduler.cli.fleet.results import Operation
@@ -162,7 +162,7 @@ def test_an_engine_that_has_to_be_killed_leaves_no_lock_either(tiny: Fleet, monk
     project = find_project(tiny.root)
     stopping = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        engine = Engine(
+        engine = PulumiEngine(
             find_pulumi(), project, project.read("prod-b"), stopping, time.monotonic() + 100, StopTimeouts(0, 0)
         )
         running = pool.submit(engine.run, Operation.UP)

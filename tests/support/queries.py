@@ -19,7 +19,7 @@ from components.alerts import alert_rules, recorded
 from scheduler.observe import Metrics as SchedulerMetrics
 from scheduler.observe.series import Counters, Histograms
 from secondary_scheduler.operator.metrics import Metrics as OperatorMetrics
-from secondary_scheduler.rebalancer.metrics import Metrics as RebalancerMetrics
+from secondary_scheduler.rebalancer.metrics import RebalancerMetrics
 
 NAMESPACE = "scheduling"
 _SELECTOR = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\{([^}]*)\}")

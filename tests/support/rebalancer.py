@@ -14,21 +14,21 @@ from scheduler.helpers import PodReducer
 from scheduler.kube.model import NODES, PODDISRUPTIONBUDGETS
 from scheduler.kube.primitives import format_time
 from secondary_scheduler.rebalancer.cluster import KnownPod, Picture, known_node, known_pod
-from secondary_scheduler.rebalancer.metrics import Metrics
-from secondary_scheduler.rebalancer.planner import Planner, Round
-from secondary_scheduler.rebalancer.rounds import EvictionAnswer, Rebalancer, StatusDeleted
-from secondary_scheduler.rebalancer.status import Mode, Report, status_document
+from secondary_scheduler.rebalancer.metrics import RebalancerMetrics
+from secondary_scheduler.rebalancer.planner import Planner, RoundInput
+from secondary_scheduler.rebalancer.rounds import EvictionAnswer, RebalanceLoop, StatusDeleted
+from secondary_scheduler.rebalancer.status import Mode, RoundReport, status_document
 from secondary_scheduler.rebalancing import (
     MOVABLE_PODS,
     WORKLOADS,
-    Answer,
+    EvictionReply,
     History,
     Memory,
     PastMove,
     PlannedMove,
+    PodUsage,
     RebalancePlan,
     SchedulerHealth,
-    Usage,
     answer_of,
     decode_memory,
     encode_memory,
@@ -86,7 +86,7 @@ class FakeWorld:
     killed_at: str = ""
     deleted: bool = False
     stale_seconds: float = 0.0
-    usage: dict[str, Usage] = field(default_factory=dict)
+    usage: dict[str, PodUsage] = field(default_factory=dict)
 
     # A fake of the loop's `ClusterAccess`; what its methods mean is said there.
     def __post_init__(self) -> None:
@@ -119,7 +119,7 @@ class FakeWorld:
         )
         (source,) = load_sources(configuration)
         planner = Planner(configuration, read_rebalance_settings(self.settings), source, frozenset({"own"}))
-        round_ = Round(self._picture(), reading, self.usage, history, self.health, now, evicts)
+        round_ = RoundInput(self._picture(), reading, self.usage, history, self.health, now, evicts)
         self.plans.append(planner.plan(round_))
         return self.plans[-1]
 
@@ -128,11 +128,11 @@ class FakeWorld:
         self.evictions.append((pod.key, dry_run))
         code, message = self.answers.pop(0) if self.answers else (201, "")
         answer = answer_of(code, message)
-        if answer is Answer.EVICTED and not dry_run:
+        if answer is EvictionReply.EVICTED and not dry_run:
             self.replace_pod(pod.uid)
         return EvictionAnswer(answer, message)
 
-    async def save(self, memory: Memory, report: Report) -> str:
+    async def save(self, memory: Memory, report: RoundReport) -> str:
         self._die("save")
         if self.deleted:
             self.deleted = False
@@ -239,13 +239,13 @@ class Loop:
         self.world = FakeWorld(scene, self.clock, settings=self.settings, **world)
         self.mode = mode
         self.window = window
-        self.metrics = Metrics("test")
+        self.metrics = RebalancerMetrics("test")
         self.rebalancer = self._new(Memory())
 
-    def _new(self, memory: Memory) -> Rebalancer:
+    def _new(self, memory: Memory) -> RebalanceLoop:
         settings = read_rebalance_settings(self.settings)
         clocks = self.clock.clocks
-        return Rebalancer(self.world, settings, self.mode, memory, self.metrics, clocks, window=self.window)
+        return RebalanceLoop(self.world, settings, self.mode, memory, self.metrics, clocks, window=self.window)
 
     def restart(self, *, forgetful: bool = False) -> None:
         memory = Memory() if forgetful or not self.world.saved else decode_memory(self.world.saved)

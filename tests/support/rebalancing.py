@@ -12,11 +12,11 @@ import msgspec
 from scheduler.config import load_configuration, read_rebalance_settings
 from scheduler.framework import LoadReading, NodeLoad
 from secondary_scheduler.cli.rebalance.running import read_facts
-from secondary_scheduler.rebalancing import History, Oracle, RebalancePlan, SchedulerHealth, Situation, make_plan
+from secondary_scheduler.rebalancing import History, Oracle, PlanInput, RebalancePlan, SchedulerHealth, make_plan
 from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
 from secondary_scheduler.simulation.documents import Entry
 from secondary_scheduler.simulation.objects import RecordedObjects
-from secondary_scheduler.simulation.report import Place, Report
+from secondary_scheduler.simulation.report import InputReport, ObjectPlace
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, load_sources, make_ready
 from tests.support.simulating import LOAD_AWARE, node, pod
 
@@ -116,13 +116,13 @@ class Scene:
 
     def ready(self, seed: int = 0) -> tuple[ReadyCluster, RecordedObjects]:
         """The cluster with its configuration."""
-        report = Report(self.reported.append)
+        report = InputReport(self.reported.append)
         configuration = load_configuration(
             self.configuration, source="scene", external_load=True, allow_token_in_config_map=True
         )
         objects = RecordedObjects(report)
         objects.add(
-            Entry(Place("scene", number), item["apiVersion"], item["kind"], msgspec.json.encode(item))
+            Entry(ObjectPlace("scene", number), item["apiVersion"], item["kind"], msgspec.json.encode(item))
             for number, item in enumerate(self.objects, 1)
         )
         cluster = build_cluster(objects, report, PodSelection(configuration.scheduler_names))
@@ -142,9 +142,9 @@ class Scene:
         """The plan for it."""
         ready, objects = self.ready(seed)
         configuration, attempts = ready.configuration, ready.assembly.attempts
-        situation = Situation(
+        situation = PlanInput(
             read_rebalance_settings(dict(settings or {})),
-            read_facts(objects, Report(self.reported.append)),
+            read_facts(objects, InputReport(self.reported.append)),
             ready.cluster.pending,
             tuple(configuration.scheduler_names),
             max_age=300.0,

@@ -21,7 +21,7 @@ from secondary_scheduler.clusterstatus.asking import LiveState, summarize_decisi
 from secondary_scheduler.clusterstatus.document import status_document
 from secondary_scheduler.clusterstatus.installations import CallerLimits, instances_of, read_installations
 from secondary_scheduler.clusterstatus.status import ClusterStatus
-from secondary_scheduler.views.pods import RunningPod, running_pod
+from secondary_scheduler.views.pods import PodAnswer, running_pod
 from secondary_scheduler.views.runs import Limits
 from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene
 from tests.support.answers import read_decision
@@ -48,7 +48,7 @@ class FakeCluster(LiveCluster):
             raise latest
         return latest
 
-    def ask(self, namespace: str, name: str) -> RunningPod:
+    def ask(self, namespace: str, name: str) -> PodAnswer:
         for decision in self.scene.run.decisions:
             if decision.pod.rpartition("/")[2] == name:
                 attempt = read_decision(

@@ -13,7 +13,7 @@ from scheduler.catalog import CredentialRules
 from scheduler.connectionlimits import ConnectionLimits
 from scheduler.observe import bind, in_words, port_of, serving
 from secondary_scheduler.page.app import serve, tls_of
-from secondary_scheduler.page.options import Address, Options
+from secondary_scheduler.page.options import ListenAddress, PageOptions
 from secondary_scheduler.page.rights import NamespacedName
 from secondary_scheduler.page.sharing import SharedScene
 from secondary_scheduler.page.site import PageSite, application
@@ -26,10 +26,10 @@ TOKEN = "a-token-for-this-page"
 """Of who may get nodes and list the pods of `shop`."""
 
 
-def page_options(*, limits: ConnectionLimits = _LIMITS, certificate: Path | None = None) -> Options:
+def page_options(*, limits: ConnectionLimits = _LIMITS, certificate: Path | None = None) -> PageOptions:
     """Options of a page on free ports of this machine, whose certificate and key are in one file, or its own."""
-    listen = Address("127.0.0.1", 0)
-    return Options(
+    listen = ListenAddress("127.0.0.1", 0)
+    return PageOptions(
         config=Path("config.yaml"),
         config_map=NamespacedName("scheduling", "config"),
         lease=None,

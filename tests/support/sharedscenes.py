@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from scheduler.config import Configuration, load_configuration
-from secondary_scheduler.clustersnapshot.reading import RESOURCES, Document
+from secondary_scheduler.clustersnapshot.reading import RESOURCES, SnapshotObject
 from secondary_scheduler.page.sharing import scene_of
 from secondary_scheduler.simulation.cluster import read_load
-from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.report import InputReport
 from secondary_scheduler.views.scenes import Scene
 from tests.support.scenes import CONFIGURATION as BY_LOAD, snapshot_items
 
@@ -76,7 +76,7 @@ def shared_scene(nodes: int = 3) -> Scene:
 def crowded_scene(nodes: int, pending: int) -> Scene:
     """The scene that the page makes of a made-up cluster of several namespaces, with its load."""
     items = snapshot_items(nodes, pending)
-    load = read_load(msgspec.json.encode(items.pop()), "load", Report(lambda line: None))
+    load = read_load(msgspec.json.encode(items.pop()), "load", InputReport(lambda line: None))
     return scene_of(
         documents_of(items),
         lambda minor: configured(BY_LOAD, minor),
@@ -90,9 +90,9 @@ def configured(text: str, minor: int | None = None) -> Configuration:
     return load_configuration(text, source="config.yaml", external_load=True, cluster_minor=minor)
 
 
-def documents_of(items: list[dict[str, Any]]) -> list[Document]:
+def documents_of(items: list[dict[str, Any]]) -> list[SnapshotObject]:
     """Objects as a snapshot of a cluster has them."""
-    return [Document(item["apiVersion"], item["kind"], msgspec.json.encode(item)) for item in items]
+    return [SnapshotObject(item["apiVersion"], item["kind"], msgspec.json.encode(item)) for item in items]
 
 
 def _moved(item: dict[str, Any], namespace: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from secondary_scheduler.cli.bundle.redaction import MAX_SECRETS, KnownSecrets, 
 from secondary_scheduler.cli.errors import CommandError, InputError
 from secondary_scheduler.cli.installedconfigurations import keep_configuration
 from secondary_scheduler.cli.refusals import explained
-from secondary_scheduler.cli.shapes import Each, Fields, Table, scalars
+from secondary_scheduler.cli.shapes import Each, MapShape, Table, scalars
 from secondary_scheduler.clusterstatus.document import live_status, schedulers_to_ask
 from secondary_scheduler.clusterstatus.installations import (
     KIND,
@@ -52,21 +52,21 @@ _ASKED: Final = {
     "/debug/queue": "to list pods in all namespaces",
 }
 """Paths of a leader's port, and the right that each needs."""
-_STATE: Final = Table(Fields(scalars("reason", "message", "exitCode", "signal", "startedAt", "finishedAt")))
+_STATE: Final = Table(MapShape(scalars("reason", "message", "exitCode", "signal", "startedAt", "finishedAt")))
 _CONTAINERS: Final = Each(
-    Fields({**scalars("name", "image", "imageID", "ready", "restartCount"), "state": _STATE, "lastState": _STATE})
+    MapShape({**scalars("name", "image", "imageID", "ready", "restartCount"), "state": _STATE, "lastState": _STATE})
 )
 _STATUS: Final = {"initContainerStatuses": _CONTAINERS, "containerStatuses": _CONTAINERS}
-_POD: Final = Fields(
+_POD: Final = MapShape(
     {
-        "metadata": Fields(scalars("name")),
-        "spec": Fields(scalars("nodeName")),
-        "status": Fields({**scalars("phase", "reason", "message"), **_STATUS}),
+        "metadata": MapShape(scalars("name")),
+        "spec": MapShape(scalars("nodeName")),
+        "status": MapShape({**scalars("phase", "reason", "message"), **_STATUS}),
     }
 )
-_EVENT: Final = Fields(
+_EVENT: Final = MapShape(
     {
-        "involvedObject": Fields(scalars("kind", "name", "fieldPath")),
+        "involvedObject": MapShape(scalars("kind", "name", "fieldPath")),
         **scalars("type", "reason", "message", "count", "firstTimestamp", "lastTimestamp", "eventTime"),
     }
 )
@@ -78,7 +78,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Collector:
+class BundleCollector:
     """Collects one bundle.
 
     Attributes:

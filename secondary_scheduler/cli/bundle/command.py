@@ -56,7 +56,7 @@ def bundle(
     from scheduler.catalog import OPERATOR_NAMESPACE
     from scheduler.kube.client import ConfigError, KubeError
     from secondary_scheduler.cli.bundle.archive import write_archive
-    from secondary_scheduler.cli.bundle.collecting import Collector
+    from secondary_scheduler.cli.bundle.collecting import BundleCollector
     from secondary_scheduler.cli.connecting import load_connection
     from secondary_scheduler.cli.refusals import refusal
     from secondary_scheduler.cli.serviceaccounts import asking_as
@@ -69,7 +69,9 @@ def bundle(
     except ConfigError as error:
         raise CommandError(printable(str(error))) from error
     asker = asking_as(config, as_service_account)
-    collector = Collector(config, asker, namespace or OPERATOR_NAMESPACE, f"{now:%Y-%m-%dT%H:%M:%SZ}", say, seconds)
+    collector = BundleCollector(
+        config, asker, namespace or OPERATOR_NAMESPACE, f"{now:%Y-%m-%dT%H:%M:%SZ}", say, seconds
+    )
     try:
         members = collector.collect()
     except KubeError as error:

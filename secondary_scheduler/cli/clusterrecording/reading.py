@@ -23,25 +23,25 @@ from secondary_scheduler.cli.errors import InputError
 from secondary_scheduler.files import MAX_OBJECTS, read_bytes
 from secondary_scheduler.simulation.documents import Entry
 from secondary_scheduler.simulation.objects import RecordedObjects
-from secondary_scheduler.simulation.report import Place, Report, with_field
+from secondary_scheduler.simulation.report import InputReport, ObjectPlace, with_field
 
 _UNUSABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
 _OBJECT_LINES = (LineType.SNAPSHOT, LineType.ADDED, LineType.MODIFIED, LineType.DELETED)
 
 
-class _Meta(Struct):
+class _RecordedMeta(Struct):
     name: str = ""
     namespace: str = ""
     uid: str = ""
 
 
-class _Identity(Struct, rename="camel"):
+class _RecordedIdentity(Struct, rename="camel"):
     api_version: str
     kind: str
-    metadata: _Meta
+    metadata: _RecordedMeta
 
 
-_identity = msgspec.json.Decoder(_Identity)
+_identity = msgspec.json.Decoder(_RecordedIdentity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Recording:
             lines.append("the recording ended at its --record-limit")
         return lines
 
-    def objects_at(self, moment: float, report: Report) -> RecordedObjects:
+    def objects_at(self, moment: float, report: InputReport) -> RecordedObjects:
         """Return the cluster's objects as they were at a time; what is wrong with one is reported."""
         entries = {event.key: event.entry for event in self.snapshot if event.entry is not None}
         for event in self.events:
@@ -128,7 +128,7 @@ class Recording:
         return objects
 
 
-def read_recording(file: str, report: Report) -> Recording:
+def read_recording(file: str, report: InputReport) -> Recording:
     """Read a recording; a line that cannot be used is reported, and left out.
 
     Args:
@@ -176,9 +176,9 @@ def _header(file: str, line: bytes) -> Header:
     return header
 
 
-def _events(file: str, lines: list[bytes], report: Report) -> Iterator[tuple[Line, Event]]:
+def _events(file: str, lines: list[bytes], report: InputReport) -> Iterator[tuple[Line, Event]]:
     for number, text in enumerate(lines[1:], 2):
-        place = Place(file, number, number)
+        place = ObjectPlace(file, number, number)
         try:
             line = decode_line.decode(text)
             if line.type not in _OBJECT_LINES:

@@ -125,10 +125,10 @@ async def record(
     documents: Sequence[bytes] = (),
 ) -> Recorded:
     """Record into an open file, as `take_recording` does; on the main thread, where signals come."""
-    return await _Recorder(config, origin, target, request, say, documents).run()
+    return await _ClusterRecorder(config, origin, target, request, say, documents).run()
 
 
-class _Recorder:
+class _ClusterRecorder:
     def __init__(
         self,
         config: ClientConfig,
@@ -348,7 +348,7 @@ class Trimmed(NamedTuple):
         return self.metadata.namespace, self.metadata.name
 
 
-class _Known(NamedTuple):
+class _LastRecorded(NamedTuple):
     uid: str
     digest: bytes
 
@@ -372,7 +372,7 @@ class RecordedKind:
         self._say = say
         self._seen = seen
         self._waiting: dict[Key, Trimmed] = {}
-        self._known: dict[Key, _Known] = {}
+        self._known: dict[Key, _LastRecorded] = {}
         self._writer: RecordingWriter | None = None
         self._told = False
         self.reflector: Reflector[Unstructured, Trimmed] = Reflector(
@@ -473,7 +473,7 @@ class RecordedKind:
 
     def _write(self, kind: LineType, item: Trimmed) -> None:
         assert self._writer is not None
-        self._known[item.key] = _Known(item.metadata.uid, item.digest)
+        self._known[item.key] = _LastRecorded(item.metadata.uid, item.digest)
         self._writer.object(kind, item.data)
 
     def _gone(self, key: Key) -> None:

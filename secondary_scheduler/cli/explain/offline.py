@@ -37,7 +37,7 @@ from secondary_scheduler.simulation.deciding import (
     PLACED,
     UNDECIDED,
     UNSCHEDULABLE,
-    Outcome,
+    PodOutcome,
     decision_of,
     result_of,
     time_text,
@@ -45,7 +45,7 @@ from secondary_scheduler.simulation.deciding import (
 )
 from secondary_scheduler.simulation.documents import read_objects
 from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects, read_recorded
-from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.report import InputReport
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, load_sources, set_up
 
 _BEST_NODES = 5
@@ -60,7 +60,7 @@ class Offline:
 
     ready: ReadyCluster
     objects: RecordedObjects
-    report: Report
+    report: InputReport
 
     def finish(self) -> bool:
         """Tell what was left out; returns whether all objects were valid."""
@@ -74,7 +74,7 @@ def read_offline(request: OfflineRequest) -> Offline:
     Raises:
         CommandError: a file cannot be used.
     """
-    report = Report(lambda text: typer.echo(text, err=True))
+    report = InputReport(lambda text: typer.echo(text, err=True))
     objects = read_recorded(request.files, report)
     configuration = chosen_configuration("--config", request.config, request.place, objects, report)
     selection = PodSelection(configuration.scheduler_names, {})
@@ -168,7 +168,7 @@ def _placed(ready: ReadyCluster, pod: PodInfo) -> Decision:
     """A pod that has a node in the snapshot, as if it were decided about now."""
     attempts = ready.assembly.attempts
     not_judged = "it belongs to another scheduler, so nothing is judged"
-    unknown = Outcome(pod.key, pod.scheduler_name, pod.node_name, not_judged)
+    unknown = PodOutcome(pod.key, pod.scheduler_name, pod.node_name, not_judged)
     decision = decision_of(unknown, pod, PLACED, ready.assembly, _BEST_NODES)
     if pod.scheduler_name not in attempts.runners:
         return decision
@@ -196,12 +196,12 @@ class _Owner(Struct):
     name: str = ""
 
 
-class _Meta(Struct, rename="camel"):
+class _OwnedMeta(Struct, rename="camel"):
     owner_references: list[_Owner] | None = None
 
 
 class _Owned(Struct):
-    metadata: _Meta
+    metadata: _OwnedMeta
 
 
 _owned = msgspec.json.Decoder(_Owned)
@@ -319,7 +319,7 @@ def node_offline(request: OfflineRequest, name: str, limit: int) -> tuple[NodeRe
     return answer, offline.finish()
 
 
-def _waiting(ready: ReadyCluster, pod: PodInfo, outcome: Outcome, queue: str, place: int) -> WaitingPod:
+def _waiting(ready: ReadyCluster, pod: PodInfo, outcome: PodOutcome, queue: str, place: int) -> WaitingPod:
     waits = waited(pod, ready.now)
     is_placed = outcome.node is not None
     rejectors = sorted(outcome.placement.rejectors) if outcome.placement is not None else []

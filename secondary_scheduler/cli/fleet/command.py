@@ -17,7 +17,7 @@ from secondary_scheduler.cli.output import FullOutputFormat, document_text, exam
 from secondary_scheduler.cli.reading import require_writable
 
 if TYPE_CHECKING:
-    from secondary_scheduler.cli.fleet.project import Project, Stack
+    from secondary_scheduler.cli.fleet.project import FleetStack, Project
 
 _HELP = """One operation on many stacks: in waves, with a health gate.
 
@@ -186,7 +186,7 @@ def _run(
 
 def _work(
     plan: FleetPlan, project: Project, stopping: threading.Event, say: Callable[[str], None]
-) -> Callable[[Stack], StackResult]:
+) -> Callable[[FleetStack], StackResult]:
     # Here, since pulumi takes longer to import than all the rest.
     from secondary_scheduler.cli.fleet.process import find_pulumi
     from secondary_scheduler.cli.fleet.work import StackWork

@@ -27,7 +27,7 @@ from secondary_scheduler.cli.fleet.process import (
     StackWorkspace,
     StopTimeouts,
 )
-from secondary_scheduler.cli.fleet.project import Project, Stack
+from secondary_scheduler.cli.fleet.project import FleetStack, Project
 from secondary_scheduler.cli.fleet.results import Operation
 from secondary_scheduler.cli.redaction import MASK
 
@@ -48,14 +48,14 @@ class EngineRun:
     outputs: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Engine:
+class PulumiEngine:
     """The engine for one stack, within its time."""
 
     def __init__(
         self,
         pulumi: PulumiCommand,
         project: Project,
-        stack: Stack,
+        stack: FleetStack,
         stopping: threading.Event,
         deadline: float,
         patience: StopTimeouts | None = None,

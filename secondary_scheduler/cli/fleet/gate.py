@@ -74,7 +74,7 @@ class GateResult:
         return "; ".join(f"{check.name}: {check.detail}" for check in self.checks if not check.passed)
 
 
-class Gate:
+class HealthGate:
     """The gate of one stack."""
 
     def __init__(

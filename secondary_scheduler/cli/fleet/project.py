@@ -22,7 +22,7 @@ _SUFFIXES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)
-class Stack:
+class FleetStack:
     """A stack as read from its settings file.
 
     Attributes:
@@ -52,7 +52,7 @@ class Project:
     name: str
     stacks: Mapping[str, Path] = field(default_factory=dict)
 
-    def read(self, name: str) -> Stack:
+    def read(self, name: str) -> FleetStack:
         """Read a stack's settings.
 
         Raises:
@@ -66,7 +66,7 @@ class Project:
         cluster = config.get(f"{self.name}:cluster")
         cluster = cluster if isinstance(cluster, Mapping) else {}
         context = cluster.get("context")
-        return Stack(
+        return FleetStack(
             name,
             file,
             _wave(file, config.get(WAVE_KEY, DEFAULT_WAVE)),
@@ -95,7 +95,7 @@ def find_project(start: Path) -> Project:
     )
 
 
-def select(project: Project, patterns: Sequence[str]) -> list[Stack]:
+def select(project: Project, patterns: Sequence[str]) -> list[FleetStack]:
     """The stacks whose names match any of the patterns, by name.
 
     Raises:
@@ -111,7 +111,7 @@ def select(project: Project, patterns: Sequence[str]) -> list[Stack]:
     return [project.read(name) for name in sorted(chosen)]
 
 
-def arrange_in_waves(stacks: Sequence[Stack], waves: str) -> list[tuple[str, list[Stack]]]:
+def arrange_in_waves(stacks: Sequence[FleetStack], waves: str) -> list[tuple[str, list[FleetStack]]]:
     """The waves that have stacks, in the order of `waves` (names, separated by commas).
 
     Raises:

@@ -16,10 +16,10 @@ from pulumi.automation.errors import CommandError as EngineError
 from scheduler.kube.client import KubeError
 from secondary_scheduler.cli.errors import Interrupted
 from secondary_scheduler.cli.fleet.drift import DriftCheck, objects_of
-from secondary_scheduler.cli.fleet.engine import Engine, EngineRun, client_config, connection, connection_problem
+from secondary_scheduler.cli.fleet.engine import EngineRun, PulumiEngine, client_config, connection, connection_problem
 from secondary_scheduler.cli.fleet.events import one_line
-from secondary_scheduler.cli.fleet.gate import Gate, GateResult, expected_scheduler
-from secondary_scheduler.cli.fleet.project import Project, Stack
+from secondary_scheduler.cli.fleet.gate import GateResult, HealthGate, expected_scheduler
+from secondary_scheduler.cli.fleet.project import FleetStack, Project
 from secondary_scheduler.cli.fleet.results import FleetPlan, GateCheck, Operation, StackOutcome, StackResult
 from secondary_scheduler.cli.redaction import Redactor, secret_parts
 
@@ -43,15 +43,15 @@ class StackWork:
         self._stopping = stopping
         self._say = say
 
-    def __call__(self, stack: Stack) -> StackResult:
+    def __call__(self, stack: FleetStack) -> StackResult:
         """Do it; every failure is part of the result."""
         began = time.monotonic()
         self._say(f"{stack.name}: {self._plan.operation} started")
         result, secrets = self._done(stack, began)
         return _redacted(replace(result, seconds=round(time.monotonic() - began, 1)), secrets)
 
-    def _done(self, stack: Stack, began: float) -> tuple[StackResult, list[str]]:
-        engine = Engine(self._pulumi, self._project, stack, self._stopping, began + self._plan.seconds)
+    def _done(self, stack: FleetStack, began: float) -> tuple[StackResult, list[str]]:
+        engine = PulumiEngine(self._pulumi, self._project, stack, self._stopping, began + self._plan.seconds)
         secrets = _tokens(stack)
         failed = StackResult(stack.name, stack.wave, stack.cluster, StackOutcome.FAILED)
         try:
@@ -78,7 +78,9 @@ class StackWork:
         self._say(f"{stack.name}: waiting for the health gate")
         return self._gated(stack, result, kubeconfig, self._plan.gate_seconds), secrets
 
-    def _with_drift(self, stack: Stack, engine: Engine, result: StackResult, kubeconfig: str | None) -> StackResult:
+    def _with_drift(
+        self, stack: FleetStack, engine: PulumiEngine, result: StackResult, kubeconfig: str | None
+    ) -> StackResult:
         """Add what somebody changed by hand, with manager and repair; the engine's refresh does not see all of it."""
         try:
             state = engine.state()
@@ -100,7 +102,7 @@ class StackWork:
         reason = f"{objects} {'object was' if objects == 1 else 'objects were'} changed by hand; see below"
         return replace(result, outcome=StackOutcome.CHANGES, reason=reason, drift=drift)
 
-    def _result(self, stack: Stack, run: EngineRun) -> StackResult:
+    def _result(self, stack: FleetStack, run: EngineRun) -> StackResult:
         changes = run.events.counts
         if run.cancelled:
             outcome = StackOutcome.CANCELLED
@@ -122,12 +124,12 @@ class StackWork:
             outputs=run.outputs,
         )
 
-    def _gated(self, stack: Stack, result: StackResult, kubeconfig: str | None, seconds: float) -> StackResult:
+    def _gated(self, stack: FleetStack, result: StackResult, kubeconfig: str | None, seconds: float) -> StackResult:
         expected = expected_scheduler(result.outputs, stack.flavour)
         try:
             config = client_config(kubeconfig, stack.context)
             with connection(config, self._plan.cluster_seconds or 10.0) as cluster:
-                gate = Gate(cluster, expected, self._stopping).wait(seconds)
+                gate = HealthGate(cluster, expected, self._stopping).wait(seconds)
         except KubeError as error:
             gate = GateResult([GateCheck("cluster", False, one_line(str(error)))])
         if gate.passed:
@@ -140,7 +142,7 @@ class StackWork:
         return replace(result, gate=gate.checks, outcome=StackOutcome.FAILED, reason=reason)
 
 
-def _tokens(stack: Stack) -> list[str]:
+def _tokens(stack: FleetStack) -> list[str]:
     """Credentials in the files that the stack takes from the environment; the engine does not know them as secrets."""
     tokens: list[str] = []
     for name in stack.token_variables:
@@ -176,8 +178,8 @@ _LISTEN_SECONDS = 0.5
 
 
 def run_waves(
-    waves: Sequence[tuple[str, Sequence[Stack]]],
-    work: Callable[[Stack], StackResult],
+    waves: Sequence[tuple[str, Sequence[FleetStack]]],
+    work: Callable[[FleetStack], StackResult],
     *,
     parallel: int,
     stop_on_failure: bool,
@@ -207,8 +209,8 @@ def run_waves(
 
 def _run_wave(
     pool: ThreadPoolExecutor,
-    stacks: Sequence[Stack],
-    work: Callable[[Stack], StackResult],
+    stacks: Sequence[FleetStack],
+    work: Callable[[FleetStack], StackResult],
     stopping: threading.Event,
     results: dict[str, StackResult],
     on_result: Callable[[StackResult], None],
@@ -235,7 +237,7 @@ def _run_wave(
             results.setdefault(stack.name, _not_started(stack))
 
 
-def _run_stack(stack: Stack, work: Callable[[Stack], StackResult], stopping: threading.Event) -> StackResult:
+def _run_stack(stack: FleetStack, work: Callable[[FleetStack], StackResult], stopping: threading.Event) -> StackResult:
     if stopping.is_set():
         return _not_started(stack)
     try:
@@ -246,12 +248,12 @@ def _run_stack(stack: Stack, work: Callable[[Stack], StackResult], stopping: thr
         return StackResult(stack.name, stack.wave, stack.cluster, StackOutcome.FAILED, reason=reason)
 
 
-def _not_started(stack: Stack) -> StackResult:
+def _not_started(stack: FleetStack) -> StackResult:
     reason = "cancelled before it was started"
     return StackResult(stack.name, stack.wave, stack.cluster, StackOutcome.CANCELLED, reason=reason)
 
 
-def _skipped(stack: Stack, failed: Sequence[str]) -> StackResult:
+def _skipped(stack: FleetStack, failed: Sequence[str]) -> StackResult:
     names = failed[0] if len(failed) == 1 else f"{failed[0]} and {len(failed) - 1} more"
     reason = f"not started, since {names} failed"
     return StackResult(stack.name, stack.wave, stack.cluster, StackOutcome.SKIPPED, reason=reason)

@@ -24,9 +24,9 @@ from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:
     from scheduler.kube.client import SyncConnection
-    from secondary_scheduler.cli.optin.probing import Answer
-    from secondary_scheduler.cli.optin.status import Situation
-    from secondary_scheduler.cli.optinpolicies import Policy, Reason
+    from secondary_scheduler.cli.optin.probing import ProbeAnswer
+    from secondary_scheduler.cli.optin.status import OptInSituation
+    from secondary_scheduler.cli.optinpolicies import OptInPolicy, OptInReason
 
 _STATUS = examples("opt-in status", "opt-in status -A", "opt-in status -n shop -o json")
 _CHECK = examples("opt-in check -n shop", "opt-in check -n shop --wait 30 -o yaml")
@@ -108,21 +108,23 @@ def check(
         raise typer.Exit(ExitCode.DIFFERENCES)
 
 
-def _situation(connection: SyncConnection, namespace: str) -> Situation:
-    from secondary_scheduler.cli.optin.status import Situation
+def _situation(connection: SyncConnection, namespace: str) -> OptInSituation:
+    from secondary_scheduler.cli.optin.status import OptInSituation
     from secondary_scheduler.cli.optinpolicies import gate_enabled, served_version
     from secondary_scheduler.clusterstatus.listing import read_object
 
     version = str(read_object(connection.get("/version"), "/version").get("gitVersion") or "unknown")
     labels = _labels(connection, namespace)[namespace]
     policies = _policies(connection)
-    return Situation(version, served_version(connection), gate_enabled(connection), policies, namespace, labels)
+    return OptInSituation(version, served_version(connection), gate_enabled(connection), policies, namespace, labels)
 
 
-def _examine(connection: SyncConnection, situation: Situation, wait: float) -> tuple[Reason, str, list[Answer]]:
+def _examine(
+    connection: SyncConnection, situation: OptInSituation, wait: float
+) -> tuple[OptInReason, str, list[ProbeAnswer]]:
     """Ask about all pods; where a policy should move the ordinary one, until it does or the time is over."""
     from secondary_scheduler.cli.optin.probing import ask, cases
-    from secondary_scheduler.cli.optinpolicies import Reason
+    from secondary_scheduler.cli.optinpolicies import OptInReason
 
     labels: dict[str, Any] = {}
     for policy in situation.policies:
@@ -137,14 +139,14 @@ def _examine(connection: SyncConnection, situation: Situation, wait: float) -> t
         answer = ask(connection, ordinary)
     answers = [answer, *(ask(connection, case) for case in others)]
     if answer.refusal:
-        return Reason.REFUSED, f"the API server refuses a pod, so nothing can be said: {answer.refusal}", answers
+        return OptInReason.REFUSED, f"the API server refuses a pod, so nothing can be said: {answer.refusal}", answers
     if answer.moved:
-        return Reason.MOVED, f"it gets schedulerName {answer.scheduler_name}", answers
+        return OptInReason.MOVED, f"it gets schedulerName {answer.scheduler_name}", answers
     reason, detail = obstacle or situation.not_evaluated()
     return reason, detail, answers
 
 
-def _policies(connection: SyncConnection) -> list[Policy]:
+def _policies(connection: SyncConnection) -> list[OptInPolicy]:
     from secondary_scheduler.cli.optinpolicies import read_policies, served_version
 
     version = served_version(connection)

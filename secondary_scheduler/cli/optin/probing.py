@@ -55,7 +55,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ProbeAnswer:
     """What the API server would make of a pod: its schedulerName, or why it is refused."""
 
     case: Case
@@ -90,7 +90,7 @@ def cases(namespace: str, labels: Mapping[str, str]) -> Iterator[Case]:
         yield Case("in kube-system", SYSTEM_NAMESPACE, labels, excluded="its namespace is the system's")
 
 
-def ask(connection: SyncConnection, case: Case) -> Answer:
+def ask(connection: SyncConnection, case: Case) -> ProbeAnswer:
     """Ask the API server about a pod; a refusal is an answer.
 
     Raises:
@@ -103,5 +103,5 @@ def ask(connection: SyncConnection, case: Case) -> Answer:
     except KubeError as error:
         if getattr(error, "status", 0) not in (400, 403, 409, 422):
             raise
-        return Answer(case, refusal=printable(str(error)))
-    return Answer(case, str((read_object(body, path).get("spec") or {}).get("schedulerName") or DEFAULT_SCHEDULER))
+        return ProbeAnswer(case, refusal=printable(str(error)))
+    return ProbeAnswer(case, str((read_object(body, path).get("spec") or {}).get("schedulerName") or DEFAULT_SCHEDULER))

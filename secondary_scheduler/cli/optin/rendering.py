@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from scheduler.answers import Document
 from secondary_scheduler.cli.errors import printable
-from secondary_scheduler.cli.optin.probing import Answer
-from secondary_scheduler.cli.optin.status import OptInStatus, Situation
-from secondary_scheduler.cli.optinpolicies import Reason
+from secondary_scheduler.cli.optin.probing import ProbeAnswer
+from secondary_scheduler.cli.optin.status import OptInSituation, OptInStatus
+from secondary_scheduler.cli.optinpolicies import OptInReason
 from secondary_scheduler.cli.output import aligned
 
 _NAME_LIMIT = 5
@@ -68,19 +68,21 @@ class OptInCheck(Document, frozen=True, kw_only=True):
     feature_gate: bool | None
     namespace: str
     moved: bool
-    reason: Reason
+    reason: OptInReason
     message: str
     pods: list[CheckedPod]
 
 
-def check_document(situation: Situation, reason: Reason, detail: str, answers: Sequence[Answer]) -> OptInCheck:
+def check_document(
+    situation: OptInSituation, reason: OptInReason, detail: str, answers: Sequence[ProbeAnswer]
+) -> OptInCheck:
     """Return the check for programs."""
     return OptInCheck(
         kubernetes=situation.kubernetes,
         served=situation.served,
         feature_gate=situation.gate,
         namespace=situation.namespace,
-        moved=reason is Reason.MOVED,
+        moved=reason is OptInReason.MOVED,
         reason=reason,
         message=detail,
         pods=[
@@ -97,7 +99,9 @@ def check_document(situation: Situation, reason: Reason, detail: str, answers: S
     )
 
 
-def check_lines(situation: Situation, reason: Reason, detail: str, answers: Sequence[Answer]) -> Iterator[str]:
+def check_lines(
+    situation: OptInSituation, reason: OptInReason, detail: str, answers: Sequence[ProbeAnswer]
+) -> Iterator[str]:
     """Yield the check for people."""
     served = f"served as {situation.served}" if situation.served else "not served"
     gate = {True: "on", False: "off", None: "not known"}[situation.gate]
@@ -110,18 +114,18 @@ def check_lines(situation: Situation, reason: Reason, detail: str, answers: Sequ
         rows.append([printable(cell) for cell in cells])
     yield from aligned(rows)
     yield ""
-    verdict = "is moved" if reason is Reason.MOVED else f"is not moved ({reason.value})"
+    verdict = "is moved" if reason is OptInReason.MOVED else f"is not moved ({reason.value})"
     yield printable(f"An ordinary pod of {situation.namespace} {verdict}: {detail}")
 
 
-def as_expected(answer: Answer, reason: Reason) -> bool:
+def as_expected(answer: ProbeAnswer, reason: OptInReason) -> bool:
     """Tell whether a pod fares as the verdict on ordinary pods, and its own exclusion, say."""
     if answer.refusal:
         return bool(answer.case.excluded)
-    return answer.moved == (reason is Reason.MOVED and not answer.case.excluded)
+    return answer.moved == (reason is OptInReason.MOVED and not answer.case.excluded)
 
 
-def why(answer: Answer, reason: Reason) -> str:
+def why(answer: ProbeAnswer, reason: OptInReason) -> str:
     """Return the reason for what would become of a pod."""
     if answer.refusal:
         return f"refused: {answer.refusal}"

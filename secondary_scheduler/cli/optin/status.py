@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from scheduler.answers import Document
 from scheduler.catalog import MUTATING_POLICY_FLAGS
 from scheduler.kube.client import KubeError, SyncConnection, api_path
-from secondary_scheduler.cli.optinpolicies import DEFAULT_SCHEDULER, Policy, Reason, not_served
+from secondary_scheduler.cli.optinpolicies import DEFAULT_SCHEDULER, OptInPolicy, OptInReason, not_served
 from secondary_scheduler.cli.refusals import explained
 from secondary_scheduler.clusterstatus.listing import KubeObject, list_items
 
@@ -82,7 +82,7 @@ class OptInStatus(Document, frozen=True, kw_only=True):
 class Census:
     """Counts what pages of pods and templates hold; keeps no object."""
 
-    def __init__(self, policies: Sequence[Policy], labels: Mapping[str, Mapping[str, str]], now: datetime) -> None:
+    def __init__(self, policies: Sequence[OptInPolicy], labels: Mapping[str, Mapping[str, str]], now: datetime) -> None:
         """Count for these namespaces, by their labels; objects of other namespaces are left out."""
         self._policies, self._labels, self._now = policies, labels, now
         self._served = {DEFAULT_SCHEDULER}
@@ -184,7 +184,7 @@ def _served_by_ours(connection: SyncConnection) -> list[str]:
     return [str(name) for item in items for name in (item.get("status") or {}).get("schedulerNames") or ()]
 
 
-def _opted_in(policies: Sequence[Policy], namespace: str, labels: Mapping[str, str]) -> list[str]:
+def _opted_in(policies: Sequence[OptInPolicy], namespace: str, labels: Mapping[str, str]) -> list[str]:
     return [
         policy.scheduler_name or policy.name
         for policy in policies
@@ -202,7 +202,7 @@ def _was_tried(status: KubeObject) -> bool:
 
 
 @dataclass(frozen=True)
-class Situation:
+class OptInSituation:
     """What is known of cluster and namespace.
 
     Attributes:
@@ -216,46 +216,46 @@ class Situation:
     kubernetes: str
     served: str
     gate: bool | None
-    policies: Sequence[Policy]
+    policies: Sequence[OptInPolicy]
     namespace: str
     labels: Mapping[str, str]
 
-    def obstacle(self) -> tuple[Reason, str] | None:
+    def obstacle(self) -> tuple[OptInReason, str] | None:
         """Return what keeps every policy from moving an ordinary pod, as far as objects show it; None for nothing."""
         if not self.served:
             return not_served(self.kubernetes)
         if not self.policies:
-            return Reason.POLICY_MISSING, "no policy opts pods in; set optIn.mechanism of the stack to policy"
+            return OptInReason.POLICY_MISSING, "no policy opts pods in; set optIn.mechanism of the stack to policy"
         obstacles = [_of_policy(policy, self.namespace, self.labels) for policy in self.policies]
         if None in obstacles:
             return None
         # The one that is closest to moving pods.
         return max(
             (obstacle for obstacle in obstacles if obstacle is not None),
-            key=lambda obstacle: list(Reason).index(obstacle[0]),
+            key=lambda obstacle: list(OptInReason).index(obstacle[0]),
         )
 
-    def not_evaluated(self) -> tuple[Reason, str]:
+    def not_evaluated(self) -> tuple[OptInReason, str]:
         """Return what is said where everything matches and the pod keeps its scheduler."""
         flags = " and ".join(MUTATING_POLICY_FLAGS)
         if self.gate:
-            return Reason.GATE_OFF, (
+            return OptInReason.GATE_OFF, (
                 "policy, binding and labels match, and the policy is not applied, although the API server that was "
                 f"asked has the feature gate on: another one may have it off; each needs {flags}"
             )
         evidence = "as its metrics say" if self.gate is False else "which its metrics do not say"
-        return Reason.GATE_OFF, (
+        return OptInReason.GATE_OFF, (
             "policy, binding and labels match, and the policy is not applied: the API server stores it and does not "
             f"evaluate it, as with the feature gate off ({evidence}); start each with {flags}"
         )
 
 
-def _of_policy(policy: Policy, namespace: str, labels: Mapping[str, str]) -> tuple[Reason, str] | None:
+def _of_policy(policy: OptInPolicy, namespace: str, labels: Mapping[str, str]) -> tuple[OptInReason, str] | None:
     if not policy.bindings:
-        return Reason.BINDING_MISSING, f"{policy.name} has no MutatingAdmissionPolicyBinding, so it does nothing"
+        return OptInReason.BINDING_MISSING, f"{policy.name} has no MutatingAdmissionPolicyBinding, so it does nothing"
     if policy.excludes(namespace, labels):
-        return Reason.EXCLUSION, f"{policy.name} excludes the namespace {namespace}, whatever its labels are"
+        return OptInReason.EXCLUSION, f"{policy.name} excludes the namespace {namespace}, whatever its labels are"
     if not policy.opts_in(namespace, labels):
         selectors = " or ".join(binding.shown for binding in policy.bindings)
-        return Reason.LABEL_MISSING, f"the namespace {namespace} has not the labels of {policy.name}: {selectors}"
+        return OptInReason.LABEL_MISSING, f"the namespace {namespace} has not the labels of {policy.name}: {selectors}"
     return None

@@ -13,7 +13,7 @@ import msgspec
 from scheduler.core import Change
 from scheduler.framework import FloatArray
 from scheduler.kube.primitives import format_time
-from secondary_scheduler.balance import FIGURES, LOAD, REQUESTS, STATISTICS, Peak, Spread, Worst
+from secondary_scheduler.balance import FIGURES, LOAD, REQUESTS, STATISTICS, FigureSpread, Peak, Worst
 from secondary_scheduler.cli.clusterrecording.reading import Recording
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import aligned, escaped, fitted
@@ -164,7 +164,7 @@ def rfc3339(seconds: float) -> str:
     return format_time(datetime.fromtimestamp(seconds, UTC))
 
 
-def _rounded_spread(spread: Spread) -> dict[str, float]:
+def _rounded_spread(spread: FigureSpread) -> dict[str, float]:
     return {"stddev": round(spread.stddev, 3), "p95": round(spread.p95, 3), "max": round(spread.max, 3)}
 
 

@@ -26,7 +26,7 @@ from secondary_scheduler.simulation.comparing import Against, PodPlacement, Side
 from secondary_scheduler.simulation.documents import read_objects
 from secondary_scheduler.simulation.extenderanswers import read_recording
 from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
-from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.report import InputReport
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, set_up, taken_over
 
 
@@ -62,7 +62,7 @@ class _SharedInput:
 
 def run(request: PlanRequest) -> PlanOutcome:
     """Decide for both configurations, compare, and write; what is wrong with the snapshot is reported on stderr."""
-    of_files = Report(_say)
+    of_files = InputReport(_say)
     measured = read_load(read_objects(request.load), request.load, of_files) if request.load is not None else None
     recording = read_cluster_recording(request.recording, of_files) if request.recording is not None else None
     if recording is not None:
@@ -94,7 +94,7 @@ def run(request: PlanRequest) -> PlanOutcome:
 
 
 def _decided(
-    configuration: Configuration, request: PlanRequest, shared: _SharedInput, report: Report, against: Against
+    configuration: Configuration, request: PlanRequest, shared: _SharedInput, report: InputReport, against: Against
 ) -> Side:
     """Decide for one side."""
     profiles, anew = configuration.scheduler_names, request.over is Over.ALL
@@ -143,8 +143,8 @@ class _RemarksOfBoth:
     def __init__(self) -> None:
         self._old: list[str] = []
         self._new: list[str] = []
-        self.old = Report(self._old.append)
-        self.new = Report(self._new.append)
+        self.old = InputReport(self._old.append)
+        self.new = InputReport(self._new.append)
 
     @property
     def invalid(self) -> int:

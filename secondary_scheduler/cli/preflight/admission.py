@@ -13,8 +13,8 @@ from scheduler.catalog import MUTATING_POLICY_FLAGS, OPT_IN_POLICY
 from scheduler.kube.client import ClientConfig, KubeError, SyncConnection
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.optinpolicies import (
-    Policy,
-    Reason,
+    OptInPolicy,
+    OptInReason,
     foreign_policies,
     gate_enabled,
     not_served,
@@ -90,13 +90,13 @@ def _check_server(connection: SyncConnection, version: str) -> Check:
         if not served:
             reason, text = not_served(kubernetes)
             return Check(_NAME, CheckStatus.FAILED, printable(f"{reason}: {text}"), _PAGE)
-        finding = f"{Reason.VERSION}: the stack writes {version}, and {kubernetes} serves {served} only"
+        finding = f"{OptInReason.VERSION}: the stack writes {version}, and {kubernetes} serves {served} only"
         advice = "set cluster.kubernetesVersion to the version of the cluster"
         return Check(_NAME, CheckStatus.FAILED, printable(finding), advice)
     finding = f"{kubernetes} serves MutatingAdmissionPolicies as {version}"
     gate = gate_enabled(connection)
     if gate is False:
-        finding = f"{Reason.GATE_OFF}: {finding}, stores them, and does not evaluate them"
+        finding = f"{OptInReason.GATE_OFF}: {finding}, stores them, and does not evaluate them"
         return Check(_NAME, CheckStatus.FAILED, printable(finding), _FLAGS)
     if gate is None and version != "v1":
         advice = "allow /metrics, or run `secondary-scheduler opt-in check` once it is installed"
@@ -119,15 +119,15 @@ def _check_policies(connection: SyncConnection, version: str, scheduler_names: S
         yield Check("other policies", CheckStatus.WARNING, printable(finding), advice)
 
 
-def _check_policy(name: str, scheduler_name: str, policy: Policy | None, *, is_foreign: bool) -> Check:
+def _check_policy(name: str, scheduler_name: str, policy: OptInPolicy | None, *, is_foreign: bool) -> Check:
     title = f"policy {scheduler_name}"
     if is_foreign:
         finding = f"policy-foreign: {name} exists, and its labels are not those of a stack"
         return Check(title, CheckStatus.FAILED, finding, "delete it, so that the stack can make its own")
     if policy is None:
-        finding = f"{Reason.POLICY_MISSING}: {name} does not exist yet"
+        finding = f"{OptInReason.POLICY_MISSING}: {name} does not exist yet"
         return Check(title, CheckStatus.WARNING, finding, "`pulumi up` makes it once the scheduler is available")
     if not policy.bindings:
-        finding = f"{Reason.BINDING_MISSING}: {name} has no MutatingAdmissionPolicyBinding, so it does nothing"
+        finding = f"{OptInReason.BINDING_MISSING}: {name} has no MutatingAdmissionPolicyBinding, so it does nothing"
         return Check(title, CheckStatus.FAILED, finding, "`pulumi up --refresh` makes it again")
     return Check(title, CheckStatus.OK, f"{name} and its binding exist")

@@ -65,7 +65,7 @@ class PreflightRequest:
 
 
 @dataclass(slots=True)
-class Target:
+class CheckTarget:
     """One source, and what is known before it is asked."""
 
     key: str
@@ -96,7 +96,7 @@ class Target:
             source.close()
 
 
-AnyTarget = Target | ExtenderTarget | AdmissionTarget
+AnyTarget = CheckTarget | ExtenderTarget | AdmissionTarget
 
 
 @contextlib.contextmanager
@@ -131,7 +131,7 @@ def _sources_of_load(
     needed: dict[str, frozenset[str]],
     credential: StackCredential,
     opened: contextlib.ExitStack,
-) -> Iterator[Target]:
+) -> Iterator[CheckTarget]:
     try:
         api = load_connection(request.kubeconfig, request.context)
         connection = SyncConnection(api, timeout=_TIMEOUT, user_agent="secondary-scheduler/preflight")
@@ -148,7 +148,7 @@ def _sources_of_load(
     for key, settings in (sources or builder.discovered()).items():
         completed, notes = builder.complete(key, settings)
         figures, own_address = needed.get(key, _ALL), settings.address or completed.address
-        yield Target(key, completed, figures, api, nodes, counted, own_address, [cluster, *notes])
+        yield CheckTarget(key, completed, figures, api, nodes, counted, own_address, [cluster, *notes])
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from secondary_scheduler.cli.reading import require_file
 from secondary_scheduler.importing import importing
 
 if TYPE_CHECKING:
-    from secondary_scheduler.rebalancer.options import Options
+    from secondary_scheduler.rebalancer.options import RebalancerOptions
 
 
 class ModeChoice(enum.StrEnum):
@@ -77,13 +77,13 @@ def run(
         require_file(file, option)
     with importing():
         from scheduler.catalog import CredentialRules
-        from secondary_scheduler.rebalancer.options import Options, place_of
+        from secondary_scheduler.rebalancer.options import RebalancerOptions, place_of
         from secondary_scheduler.rebalancer.status import Mode
     try:
         place = place_of(scheduler)
     except ValueError as error:
         raise CommandError(f"--scheduler: {error}", ExitCode.USAGE) from None
-    options = Options(
+    options = RebalancerOptions(
         config=config,
         mode=Mode(mode.value),
         settings=settings,
@@ -116,7 +116,7 @@ def _extracted(file: Path, text: str) -> str:
     return render(stack.configuration.data)
 
 
-def _run(options: Options, kubeconfig: Path | None, context: str | None) -> int:
+def _run(options: RebalancerOptions, kubeconfig: Path | None, context: str | None) -> int:
     from scheduler.kube.client import ConfigError
     from scheduler.logs import configure_logging
     from secondary_scheduler.cli.connecting import renewed_connection

@@ -43,11 +43,11 @@ from secondary_scheduler.rebalancing import (
     WORKLOADS,
     ClusterFacts,
     History,
+    MovedPodFacts,
     ObservedScheduler,
     Oracle,
-    PodFacts,
+    PlanInput,
     SchedulerHealth,
-    Situation,
     Workload,
     facts_of_pod,
     make_plan,
@@ -57,13 +57,13 @@ from secondary_scheduler.rebalancing import (
 from secondary_scheduler.simulation.cluster import PodSelection, read_load
 from secondary_scheduler.simulation.documents import Entry, read_objects
 from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects, read_recorded
-from secondary_scheduler.simulation.report import Place, Report, with_field
+from secondary_scheduler.simulation.report import InputReport, ObjectPlace, with_field
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, load_sources, set_up
 
 
 def run(request: RebalanceRequest) -> RebalanceOutcome:
     """Make the plan and write it; what is wrong with the objects is reported on stderr."""
-    report = Report(_say)
+    report = InputReport(_say)
     settings = _settings(request)
     measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
     objects = _live_objects(request.live, report) if request.live is not None else read_recorded(request.files, report)
@@ -106,25 +106,27 @@ def _settings(request: RebalanceRequest) -> RebalanceSettings:
         raise InputError(f"--settings {request.settings}: {problems[0]}") from error
 
 
-def _live_objects(live: LiveSource, report: Report) -> RecordedObjects:
+def _live_objects(live: LiveSource, report: InputReport) -> RecordedObjects:
     """Return the objects of a cluster as a snapshot of this moment, without its load."""
     with cluster_to_read(live.kubeconfig, live.context) as connection:
         documents = read_snapshot(connection, report.warn)
     objects = RecordedObjects(report)
     objects.add(
-        Entry(Place(connection.server, number), document.api_version, document.kind, document.data)
+        Entry(ObjectPlace(connection.server, number), document.api_version, document.kind, document.data)
         for number, document in enumerate(documents, 1)
     )
     return objects
 
 
-def _add_live_load(live: LiveSource, objects: RecordedObjects, configuration: Configuration, report: Report) -> None:
+def _add_live_load(
+    live: LiveSource, objects: RecordedObjects, configuration: Configuration, report: InputReport
+) -> None:
     """Add the load, which is read last: how depends on the configuration, and which that is on the objects."""
     with cluster_to_read(live.kubeconfig, live.context) as connection:
         add_load(objects, live.origin, configuration, connection.server, report)
 
 
-def _health(request: RebalanceRequest, ready: ReadyCluster, report: Report) -> SchedulerHealth | None:
+def _health(request: RebalanceRequest, ready: ReadyCluster, report: InputReport) -> SchedulerHealth | None:
     """Return the health of the scheduler that runs; None on a snapshot, and where it is not to be asked."""
     if request.live is None or not request.live.ask_scheduler:
         return None
@@ -134,10 +136,10 @@ def _health(request: RebalanceRequest, ready: ReadyCluster, report: Report) -> S
 
 def _situation(
     ready: ReadyCluster, settings: RebalanceSettings, facts: ClusterFacts, health: SchedulerHealth | None
-) -> Situation:
+) -> PlanInput:
     configuration = ready.configuration
     options = [profile.options.load for profile in configuration.profiles]
-    return Situation(
+    return PlanInput(
         settings,
         facts,
         ready.cluster.pending,
@@ -231,21 +233,21 @@ class _Created(Struct, rename="camel"):
     creation_timestamp: str | None = None
 
 
-class _Metadata(Struct):
+class _UIDMetadata(Struct):
     metadata: _Created | None = None
 
 
-_metadata = msgspec.json.Decoder(_Metadata)
+_metadata = msgspec.json.Decoder(_UIDMetadata)
 
 
-class _PodsWhenAsked(Mapping[str, PodFacts]):
+class _PodsWhenAsked(Mapping[str, MovedPodFacts]):
     """Facts about pods, decoded when they are asked for: of 50,000 pods few are on overloaded nodes."""
 
     def __init__(self, objects: RecordedObjects) -> None:
         self._objects = {f"{obj.namespace}/{obj.name}": obj for obj in objects.of("Pod")}
-        self._decoded: dict[str, PodFacts] = {}
+        self._decoded: dict[str, MovedPodFacts] = {}
 
-    def __getitem__(self, key: str) -> PodFacts:
+    def __getitem__(self, key: str) -> MovedPodFacts:
         if key not in self._decoded:
             try:
                 self._decoded[key] = facts_of_pod(MOVABLE_PODS.decode(self._objects[key].entry.data))
@@ -261,7 +263,7 @@ class _PodsWhenAsked(Mapping[str, PodFacts]):
         return len(self._objects)
 
 
-def read_facts(objects: RecordedObjects, report: Report) -> ClusterFacts:
+def read_facts(objects: RecordedObjects, report: InputReport) -> ClusterFacts:
     """Return the facts; what cannot be used is reported, and missing then."""
     workloads: dict[tuple[str, str, str], Workload] = {}
     for kind, codec in WORKLOADS.items():

@@ -98,7 +98,7 @@ def chart(rendered: Sequence[RenderedObject], stack: str) -> list[RenderedFile]:
         CommandError: the stack installs something else than our operator from manifests.
     """
     scheduler = _scheduler_of(rendered, stack)
-    builder = _Builder(scheduler)
+    builder = _ChartBuilder(scheduler)
     written = [obj for obj in rendered if not obj.left_out]
     files = [
         RenderedFile("Chart.yaml", heading(stack) + dump(_about(written, stack))),
@@ -163,7 +163,7 @@ def _command(manifest: Mapping[str, Any]) -> str:
     return str((_container(manifest).get("command") or [""])[0])
 
 
-class _Builder:
+class _ChartBuilder:
     """Puts places for values into manifests, and collects the values that they had."""
 
     def __init__(self, scheduler: RenderedObject) -> None:
@@ -194,9 +194,9 @@ class _Builder:
 
     def template(self, obj: RenderedObject) -> str:
         """The template of an object."""
-        places = Places()
+        places = ValuePlaces()
         manifest = _with_optional_wave(obj, places)
-        changes: dict[str, Callable[[dict[str, Any], Places], dict[str, Any]]] = {
+        changes: dict[str, Callable[[dict[str, Any], ValuePlaces], dict[str, Any]]] = {
             "SecondaryScheduler": self._second_scheduler,
             "ConfigMap": self._config,
             "Deployment": self._deployment,
@@ -211,7 +211,7 @@ class _Builder:
             return f"{condition}\n{text}{{{{- end }}}}\n"
         return text
 
-    def _second_scheduler(self, manifest: dict[str, Any], places: Places) -> dict[str, Any]:
+    def _second_scheduler(self, manifest: dict[str, Any], places: ValuePlaces) -> dict[str, Any]:
         spec = dict(manifest["spec"])
         for name in ("topology", "resources"):
             spec.pop(name, None)
@@ -225,7 +225,7 @@ class _Builder:
         spec |= places.optional("tolerations", f"{values}.tolerations")
         return {**manifest, "spec": spec}
 
-    def _config(self, manifest: dict[str, Any], places: Places) -> dict[str, Any]:
+    def _config(self, manifest: dict[str, Any], places: ValuePlaces) -> dict[str, Any]:
         if manifest["metadata"]["name"] != self._config_map:
             return manifest
         self._configuration = manifest["data"][_CONFIGURATION_KEY]
@@ -233,10 +233,10 @@ class _Builder:
         data = {_CONFIGURATION_KEY: places.value(".Values.configuration | toJson")}
         return {**manifest, "metadata": {**manifest["metadata"], "name": self._config_name(places)}, "data": data}
 
-    def _config_name(self, places: Places) -> str:
+    def _config_name(self, places: ValuePlaces) -> str:
         return f"{self._config_map.rpartition('-')[0]}-{places.value(_DIGITS)}"
 
-    def _deployment(self, manifest: dict[str, Any], places: Places) -> dict[str, Any]:
+    def _deployment(self, manifest: dict[str, Any], places: ValuePlaces) -> dict[str, Any]:
         if _command(manifest) == _REBALANCER:
             return self._rebalancer(manifest, places)
         key = _DEPLOYMENTS.get(_command(manifest))
@@ -261,7 +261,7 @@ class _Builder:
         pod |= places.optional("tolerations", f"{values}.tolerations")
         return {**manifest, "spec": {**manifest["spec"], "template": {**template, "spec": pod}}}
 
-    def _rebalancer(self, manifest: dict[str, Any], places: Places) -> dict[str, Any]:
+    def _rebalancer(self, manifest: dict[str, Any], places: ValuePlaces) -> dict[str, Any]:
         """It runs the scheduler's image, unless the stack names another, and reads the scheduler's configuration."""
         container, template = _container(manifest), dict(manifest["spec"]["template"])
         if ImageValues.of(container["image"]) == self._image:
@@ -270,7 +270,7 @@ class _Builder:
         pod["volumes"] = self._volumes(pod["volumes"], places)
         return {**manifest, "spec": {**manifest["spec"], "template": {**template, "spec": pod}}}
 
-    def _volumes(self, volumes: list[dict[str, Any]], places: Places) -> list[dict[str, Any]]:
+    def _volumes(self, volumes: list[dict[str, Any]], places: ValuePlaces) -> list[dict[str, Any]]:
         """Volumes of which one may hold the scheduler's configuration."""
         return [
             {**volume, "configMap": {**volume["configMap"], "name": self._config_name(places)}}
@@ -279,14 +279,14 @@ class _Builder:
             for volume in volumes
         ]
 
-    def _of_configuration(self, argument: str, places: Places) -> str:
+    def _of_configuration(self, argument: str, places: ValuePlaces) -> str:
         """An argument that may name the ConfigMap with the scheduler's configuration."""
         before, slash, name = argument.rpartition("/")
         if not argument.startswith("--config-map=") or name != self._config_map:
             return argument
         return f"{before}{slash}{self._config_name(places)}"
 
-    def _policy(self, manifest: dict[str, Any], places: Places) -> dict[str, Any]:
+    def _policy(self, manifest: dict[str, Any], places: ValuePlaces) -> dict[str, Any]:
         """It names the repository that a SecondaryScheduler's image may be of."""
         repository = re.compile(rf"(?<![\w./:@-]){re.escape(self._image.repository)}(?![\w./:@-])")
 
@@ -314,7 +314,7 @@ def _topology(indent: str) -> str:
     return "".join(f"{indent}{line}\n" for line in lines)
 
 
-def _with_optional_wave(obj: RenderedObject, places: Places) -> dict[str, Any]:
+def _with_optional_wave(obj: RenderedObject, places: ValuePlaces) -> dict[str, Any]:
     def annotation(indent: str) -> str:
         lines = ("{{- if .Values.argocd }}", f'{SYNC_WAVE}: "{obj.wave}"', "{{- end }}")
         return "".join(f"{indent}{line}\n" for line in lines)
@@ -354,7 +354,7 @@ _OPENING = re.compile(r"\{\{")
 
 
 @dataclass
-class Places:
+class ValuePlaces:
     """The places of one manifest, in the order in which they were made."""
 
     _values: list[str] = field(default_factory=list)
@@ -484,7 +484,7 @@ def values_yaml(values: ChartValues, stack: str) -> str:
 
 def values_schema(values: ChartValues, stack: str) -> str:
     """The file values.schema.json, with which Helm checks values; only of what this chart has."""
-    schema = ChartValues.model_json_schema(schema_generator=_Generator)
+    schema = ChartValues.model_json_schema(schema_generator=_ValuesSchema)
     for name in [name for name, value in _items(values) if value is None]:
         del schema["properties"][name]
     # Helm hands the global values of a parent chart to every chart below it.
@@ -492,7 +492,7 @@ def values_schema(values: ChartValues, stack: str) -> str:
     return json.dumps({"$comment": f"{MARK} from stack {stack}.", "$schema": _DRAFT, **schema}, indent=2) + "\n"
 
 
-class _Generator(GenerateJsonSchema):
+class _ValuesSchema(GenerateJsonSchema):
     """Without titles, which only repeat names, without defaults, which values.yaml has, and without null."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:

@@ -114,11 +114,11 @@ def heading(stack: str) -> str:
 
 def dump(manifest: Mapping[str, Any]) -> str:
     """One YAML document that readers of YAML 1.1 and 1.2 understand alike."""
-    return yaml.dump(manifest, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return yaml.dump(manifest, Dumper=_ManifestDumper, sort_keys=False, allow_unicode=True, width=120)
 
 
 @dataclass(order=True)
-class _Waiting:
+class _WaitingObject:
     rank: int
     kind: str
     place: tuple[str, str]
@@ -150,11 +150,11 @@ def _ordered(objects: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, Mappin
                 heapq.heappush(ready, _waiting(by_urn[urn]))
 
 
-def _waiting(registered: Mapping[str, Any]) -> _Waiting:
+def _waiting(registered: Mapping[str, Any]) -> _WaitingObject:
     kind = str(registered["inputs"].get("kind"))
     metadata = _unwrap(registered["inputs"].get("metadata") or {})
     rank = _KINDS.index(kind) if kind in _KINDS else len(_KINDS)
-    return _Waiting(rank, kind, (str(metadata.get("namespace", "")), str(metadata.get("name", ""))), registered)
+    return _WaitingObject(rank, kind, (str(metadata.get("namespace", "")), str(metadata.get("name", ""))), registered)
 
 
 def _render_object(inputs: Mapping[str, Any], *, show_secrets: bool) -> RenderedObject:
@@ -236,7 +236,7 @@ def _sorted(value: Any) -> Any:
     return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
-class _Dumper(yaml.SafeDumper):
+class _ManifestDumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
@@ -250,7 +250,7 @@ def _represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _represent)
+_ManifestDumper.add_representer(str, _represent)
 
 
 KUSTOMIZATION = "kustomization.yaml"

@@ -10,7 +10,7 @@ from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.kubeoptions import AllNamespacesOption, ContextOption, FullOutputOption, KubeconfigOption
 from secondary_scheduler.cli.output import FullOutputFormat, examples
 from secondary_scheduler.cli.reading import require_single_stdin
-from secondary_scheduler.cli.simulate.options import Detail, Request
+from secondary_scheduler.cli.simulate.options import Detail, SimulateRequest
 from secondary_scheduler.cli.snapshotoptions import (
     AsSchedulerOption,
     ConfigOption,
@@ -90,7 +90,7 @@ def simulate(
     time = moment(now, "--now") if now is not None else None
     require_apart(call, "namespace", "all_namespaces")
     require_apart(call, "config", "scheduler", "kubeconfig", "context")
-    request = Request(
+    request = SimulateRequest(
         config,
         InstalledPlace(scheduler, kubeconfig, context),
         files,

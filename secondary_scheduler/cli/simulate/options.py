@@ -14,7 +14,7 @@ Detail = Literal["full", "none"] | int
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SimulateRequest:
     """The options of one call."""
 
     config: Path | None

@@ -16,25 +16,25 @@ from scheduler.answers import API_VERSION, SimulatedDecision, SimulatedNode
 from secondary_scheduler.cli.configurations import chosen_configuration
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import FullOutputFormat, aligned
-from secondary_scheduler.cli.simulate.options import Detail, Request
+from secondary_scheduler.cli.simulate.options import Detail, SimulateRequest
 from secondary_scheduler.simulation.cluster import PodSelection, SimulatedCluster, read_load
-from secondary_scheduler.simulation.deciding import Outcome, Simulation, all_explained, none_explained
+from secondary_scheduler.simulation.deciding import PodOutcome, Simulation, all_explained, none_explained
 from secondary_scheduler.simulation.documents import read_objects
 from secondary_scheduler.simulation.extenderanswers import read_recording
 from secondary_scheduler.simulation.objects import read_recorded
-from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.report import InputReport
 from secondary_scheduler.simulation.settingup import Conditions, set_up, taken_over
 
 
-def run(request: Request) -> bool:
+def run(request: SimulateRequest) -> bool:
     """Decide and write; false when the snapshot holds an invalid object, which is reported on stderr."""
-    report = Report(lambda text: typer.echo(text, err=True))
+    report = InputReport(lambda text: typer.echo(text, err=True))
     _decide(request, report)
     report.close()
     return not report.invalid
 
 
-def _decide(request: Request, report: Report) -> None:
+def _decide(request: SimulateRequest, report: InputReport) -> None:
     objects = read_recorded(request.files, report, pod_file=request.pod)
     configuration = chosen_configuration("--config", request.config, request.place, objects, report)
     selection = PodSelection(configuration.scheduler_names, taken_over(request.as_scheduler, configuration))
@@ -49,19 +49,19 @@ def _decide(request: Request, report: Report) -> None:
     _write(outcomes, request.output, request.detail, sys.stdout.buffer)
 
 
-def _shows_matrix(request: Request) -> bool:
+def _shows_matrix(request: SimulateRequest) -> bool:
     if request.output.is_document:
         return request.detail != "none"
     return request.output is FullOutputFormat.WIDE
 
 
-def _outcomes(simulation: Simulation, cluster: SimulatedCluster) -> Iterator[Outcome]:
+def _outcomes(simulation: Simulation, cluster: SimulatedCluster) -> Iterator[PodOutcome]:
     yield from simulation.run(cluster.pending)
     for pod in cluster.undecidable:
-        yield Outcome(pod.key, pod.scheduler_name, None, pod.reason)
+        yield PodOutcome(pod.key, pod.scheduler_name, None, pod.reason)
 
 
-def _of_namespace(outcomes: Iterator[Outcome], namespace: str, report: Report) -> Iterator[Outcome]:
+def _of_namespace(outcomes: Iterator[PodOutcome], namespace: str, report: InputReport) -> Iterator[PodOutcome]:
     """The pods of a namespace. All are decided: those of others take room, too."""
     count = 0
     for outcome in outcomes:
@@ -72,7 +72,7 @@ def _of_namespace(outcomes: Iterator[Outcome], namespace: str, report: Report) -
         report.warn(f"--namespace {namespace}: no pod of this namespace is decided")
 
 
-def _write(outcomes: Iterator[Outcome], output: FullOutputFormat, detail: Detail, out: IO[bytes]) -> None:
+def _write(outcomes: Iterator[PodOutcome], output: FullOutputFormat, detail: Detail, out: IO[bytes]) -> None:
     if output is FullOutputFormat.JSON:
         write_json(outcomes, out, detail)
     elif output is FullOutputFormat.YAML:
@@ -86,7 +86,7 @@ _CHUNK = 1 << 16
 _encode = msgspec.json.Encoder().encode
 
 
-def write_json(outcomes: Iterable[Outcome], out: IO[bytes], detail: Detail) -> None:
+def write_json(outcomes: Iterable[PodOutcome], out: IO[bytes], detail: Detail) -> None:
     """Write the result; one decision per line."""
     out.write(b'{"apiVersion":' + _encode(API_VERSION) + b',"kind":' + _encode(KIND) + b',"decisions":[')
     separator = b"\n"
@@ -108,7 +108,7 @@ def write_json(outcomes: Iterable[Outcome], out: IO[bytes], detail: Detail) -> N
     out.flush()
 
 
-def write_yaml(outcomes: Iterable[Outcome], out: IO[bytes], detail: Detail) -> None:
+def write_yaml(outcomes: Iterable[PodOutcome], out: IO[bytes], detail: Detail) -> None:
     """Write the result as YAML."""
     # Here, since JSON and tables need no YAML library to be imported.
     from secondary_scheduler.yamltext import dump_yaml
@@ -124,7 +124,7 @@ def write_yaml(outcomes: Iterable[Outcome], out: IO[bytes], detail: Detail) -> N
     out.flush()
 
 
-def write_table(outcomes: Iterable[Outcome], out: IO[bytes], *, wide: bool) -> None:
+def write_table(outcomes: Iterable[PodOutcome], out: IO[bytes], *, wide: bool) -> None:
     """Write a line per pod; `wide` adds the plugins' weighted scores for the chosen node."""
     header = ["POD", "NODE", "SCORE", "FEASIBLE", *(["SCORES"] if wide else []), "MESSAGE"]
     rows = [header]
@@ -145,14 +145,14 @@ def write_table(outcomes: Iterable[Outcome], out: IO[bytes], *, wide: bool) -> N
     out.flush()
 
 
-def _remarks(outcome: Outcome) -> Iterable[str]:
+def _remarks(outcome: PodOutcome) -> Iterable[str]:
     if outcome.victims:
         yield f"after removing {', '.join(outcome.victims)}"
     if outcome.placement is not None and outcome.placement.remark:
         yield outcome.placement.remark
 
 
-def _decision(outcome: Outcome) -> SimulatedDecision:
+def _decision(outcome: PodOutcome) -> SimulatedDecision:
     remark = outcome.placement.remark if outcome.node is not None and outcome.placement is not None else None
     return SimulatedDecision(
         pod=outcome.pod,
@@ -164,7 +164,7 @@ def _decision(outcome: Outcome) -> SimulatedDecision:
     )
 
 
-def _nodes(outcome: Outcome, detail: Detail) -> Iterator[tuple[str, SimulatedNode]]:
+def _nodes(outcome: PodOutcome, detail: Detail) -> Iterator[tuple[str, SimulatedNode]]:
     if outcome.explanation is None:
         return
     for name, node in outcome.explanation.nodes(detail):

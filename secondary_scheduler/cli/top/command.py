@@ -100,7 +100,7 @@ def _read(config: ClientConfig, selector: str, find: Callable[[], Schedulers], k
     from scheduler.catalog import DEFAULT_KUBERNETES, nearest_kubernetes
     from scheduler.config import ClusterVersions, kubernetes_minor
     from scheduler.kube.client import Forbidden, SyncConnection
-    from secondary_scheduler.cli.top.reading import Loads, PodSums, read_loads, read_nodes, read_pods
+    from secondary_scheduler.cli.top.reading import PodSums, ReportedLoads, read_loads, read_nodes, read_pods
     from secondary_scheduler.cli.top.usage import usage_document
     from secondary_scheduler.clusterstatus.installed import server_version
 
@@ -120,7 +120,7 @@ def _read(config: ClientConfig, selector: str, find: Callable[[], Schedulers], k
         missing.append(f"requests of {pods.unreadable} pods, which cannot be read")
     if pods is not None and not pods.complete:
         missing.append("further pods: too many to be counted")
-    loads = Loads()
+    loads = ReportedLoads()
     try:
         loads = read_loads(find())
     except CommandError as error:

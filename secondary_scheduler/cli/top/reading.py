@@ -21,7 +21,7 @@ from secondary_scheduler.clusterstatus.listing import list_raw
 
 
 @dataclass
-class Loads:
+class ReportedLoads:
     """What the schedulers answered.
 
     Attributes:
@@ -33,9 +33,9 @@ class Loads:
     missing: list[str] = field(default_factory=list)
 
 
-def read_loads(schedulers: Schedulers) -> Loads:
+def read_loads(schedulers: Schedulers) -> ReportedLoads:
     """Ask each for the nodes' load."""
-    loads = Loads()
+    loads = ReportedLoads()
     for answer in schedulers.answers("/debug/nodes", {}, "get nodes", NodeLoadReport):
         if isinstance(answer, CommandError):
             loads.missing.append(f"load: {answer}")

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from scheduler.answers import Document, LoadEstimate, NodeLoadRow
 from scheduler.kube.primitives import format_time
-from secondary_scheduler.cli.top.reading import Loads, NodeCapacity, NodeSums, PodSums, most_common
+from secondary_scheduler.cli.top.reading import NodeCapacity, NodeSums, PodSums, ReportedLoads, most_common
 
 
 class SortKey(enum.StrEnum):
@@ -103,7 +103,7 @@ class NodeUsageList(Document, frozen=True, kw_only=True):
 def usage_document(
     nodes: Iterable[NodeCapacity],
     pods: PodSums | None,
-    loads: Loads,
+    loads: ReportedLoads,
     missing: Sequence[str],
     key: SortKey,
     now: datetime,

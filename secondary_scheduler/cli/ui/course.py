@@ -29,11 +29,11 @@ from secondary_scheduler.nodeload import LOAD_KIND
 from secondary_scheduler.simulation.changing import ChangingCluster
 from secondary_scheduler.simulation.cluster import SimulatedCluster, read_load
 from secondary_scheduler.simulation.comparing import Against
-from secondary_scheduler.simulation.deciding import Outcome
-from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.deciding import PodOutcome
+from secondary_scheduler.simulation.report import InputReport
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, copy_cluster, make_ready, set_load
 from secondary_scheduler.views.nodes import ESTIMATED, REQUESTED, NodeColumns, node_columns
-from secondary_scheduler.views.runs import Limits, PodDecision, Run, record, scored_nodes
+from secondary_scheduler.views.runs import Limits, PodDecision, SimulationRun, record, scored_nodes
 
 _STEPS = 60
 """Between two moments that can be chosen, at most."""
@@ -99,13 +99,13 @@ class Course:
     complete: bool
     seconds: float
 
-    def run_at(self, index: int) -> Run:
+    def run_at(self, index: int) -> SimulationRun:
         """Return what was decided until a moment, and how things are then; a pod has its last decision."""
         frame = self.frames[index]
         decisions = tuple(
             last for attempts in self.histories.values() if (last := _last(attempts, frame.time)) is not None
         )
-        return Run(
+        return SimulationRun(
             self.configuration,
             decisions,
             frame.load,
@@ -129,7 +129,7 @@ def replay_course(
     configuration: Configuration,
     limits: Limits,
     *,
-    report: Report,
+    report: InputReport,
     stopped: Callable[[], bool] = lambda: False,
     until: int | None = None,
 ) -> Course:
@@ -205,7 +205,7 @@ class _Watching:
         del placement
         return time.monotonic() - self._began < self._limits.explained
 
-    def decided(self, name: str, pod: PodInfo, outcome: Outcome, moment: float) -> None:
+    def decided(self, name: str, pod: PodInfo, outcome: PodOutcome, moment: float) -> None:
         attempts = self.histories.setdefault(name, [])
         self._tries[name] += 1
         if self._limits.explained and outcome.explanation is None and outcome.placement is not None:
@@ -264,7 +264,7 @@ WIDTH, HEIGHT = 600, 120
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CourseRow:
     """A moment. Values are as recorded and as replayed; NaN is not known.
 
     Attributes:
@@ -303,7 +303,7 @@ class Timeline:
     """What the page shows."""
 
     charts: tuple[Chart, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[CourseRow, ...]
 
 
 def timeline(course: Course, taken_over: Collection[str], resource: str) -> Timeline:
@@ -328,13 +328,13 @@ def timeline(course: Course, taken_over: Collection[str], resource: str) -> Time
     )
 
 
-def _row(index: int, frame: Frame, names: Collection[str], resource: str) -> Row:
+def _row(index: int, frame: Frame, names: Collection[str], resource: str) -> CourseRow:
     waiting = sum(frame.recorded.waiting[name] for name in names)
     sides = (frame.recorded.columns, frame.columns)
     requested, estimated = (
         (_high(sides[0], by, resource), _high(sides[1], by, resource)) for by in (REQUESTED, ESTIMATED)
     )
-    return Row(index, frame.time, (float(waiting), float(len(frame.waiting))), requested, estimated)
+    return CourseRow(index, frame.time, (float(waiting), float(len(frame.waiting))), requested, estimated)
 
 
 def _high(columns: NodeColumns, measure: str, resource: str) -> float:
@@ -431,7 +431,7 @@ class _Past:
     ) -> None:
         self._cluster = cluster
         self._configuration = configuration
-        self._report = Report(lambda line: None)
+        self._report = InputReport(lambda line: None)
         self._changing = ChangingCluster(cluster, self._report)
         self._waiting = waiting
         measured = conditions.measured or cluster.load

@@ -29,7 +29,7 @@ from secondary_scheduler.clusterstatus.document import read_status
 from secondary_scheduler.clusterstatus.status import ClusterStatus
 from secondary_scheduler.clusterstatus.unknownpods import refuse_unknown
 from secondary_scheduler.views.asking import BadQuery
-from secondary_scheduler.views.pods import RunningPod, running_pod
+from secondary_scheduler.views.pods import PodAnswer, running_pod
 from secondary_scheduler.views.runs import Limits
 from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene
 
@@ -80,7 +80,7 @@ class LiveCluster:
             asker = asking_as(config, self.account)
             return read_status(config, self.scheduler_namespace, everywhere=False, asker=asker, command="ui")
 
-    def ask(self, namespace: str, name: str) -> RunningPod:
+    def ask(self, namespace: str, name: str) -> PodAnswer:
         """Ask the running scheduler about a pod.
 
         Raises:

@@ -20,9 +20,9 @@ from secondary_scheduler.simulation.cluster import PodSelection, build_cluster, 
 from secondary_scheduler.simulation.documents import read_objects
 from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
 from secondary_scheduler.simulation.remarks import remarks
-from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.report import InputReport
 from secondary_scheduler.simulation.settingup import Conditions, taken_over
-from secondary_scheduler.views.runs import Limits, Run, run_simulation
+from secondary_scheduler.views.runs import Limits, SimulationRun, run_simulation
 from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene, decided_scene
 
 
@@ -53,7 +53,7 @@ class SceneRequest:
     place: InstalledPlace = field(default_factory=InstalledPlace)
 
 
-def deciding_configuration(request: SceneRequest, objects: RecordedObjects, report: Report) -> Configuration:
+def deciding_configuration(request: SceneRequest, objects: RecordedObjects, report: InputReport) -> Configuration:
     """Return the configuration that decides; kube-scheduler's default one where there is no other, which is reported.
 
     Raises:
@@ -70,7 +70,7 @@ def deciding_configuration(request: SceneRequest, objects: RecordedObjects, repo
         return default_configuration(allow_default_scheduler_name=True, cluster_minor=objects.minor)
 
 
-def old_configuration(request: SceneRequest, objects: RecordedObjects, report: Report) -> Configuration | None:
+def old_configuration(request: SceneRequest, objects: RecordedObjects, report: InputReport) -> Configuration | None:
     """Return the configuration to compare with; None without one.
 
     Raises:
@@ -81,7 +81,7 @@ def old_configuration(request: SceneRequest, objects: RecordedObjects, report: R
     return read_configuration("--old", request.old, report, objects.minor)
 
 
-def kept_report(say: Callable[[str], None]) -> tuple[Report, list[str]]:
+def kept_report(say: Callable[[str], None]) -> tuple[InputReport, list[str]]:
     """Return a report whose lines go to `say`, and the list that keeps them for the pages."""
     lines: list[str] = []
 
@@ -89,7 +89,7 @@ def kept_report(say: Callable[[str], None]) -> tuple[Report, list[str]]:
         lines.append(line)
         say(line)
 
-    return Report(note), lines
+    return InputReport(note), lines
 
 
 def read_scene(
@@ -132,11 +132,11 @@ def read_scene(
         report.warn(line)
     report.close()
 
-    def place_again(changed: Configuration, within: Limits, stopped: Callable[[], bool]) -> Run:
+    def place_again(changed: Configuration, within: Limits, stopped: Callable[[], bool]) -> SimulationRun:
         # What is wrong with the objects has been said.
         anew = replace(selection, anew=configuration.scheduler_names)
         again = replace(conditions, adapt_load=without_taken_off)
-        emptied = build_cluster(objects, Report(lambda line: None), anew)
+        emptied = build_cluster(objects, InputReport(lambda line: None), anew)
         return run_simulation(emptied, changed, again, limits=within, stopped=stopped, by_creation=True)
 
     return replace(scene, remarks=tuple(lines), place_again=place_again)
@@ -171,8 +171,8 @@ class RecordingScenes:
         """Return how things are at a moment."""
         frame, course, replayable = self.course.frames[index], self.course, self.replayable
 
-        def decide(changed: Configuration, within: Limits, stopped: Callable[[], bool]) -> Run:
-            quiet = Report(lambda line: None)
+        def decide(changed: Configuration, within: Limits, stopped: Callable[[], bool]) -> SimulationRun:
+            quiet = InputReport(lambda line: None)
             other = replay_course(replayable, changed, within, report=quiet, stopped=stopped, until=index)
             if not other.complete:
                 raise CommandError(

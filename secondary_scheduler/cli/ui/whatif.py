@@ -20,10 +20,10 @@ from scheduler.config import (
     load_configuration,
     redacted,
 )
-from secondary_scheduler.balance import LOAD, REQUESTS, Spread
+from secondary_scheduler.balance import LOAD, REQUESTS, FigureSpread
 from secondary_scheduler.simulation.comparing import ComparedPod, Comparison, Side, compare as compare_sides
 from secondary_scheduler.views.arguments import Argument, arguments_of
-from secondary_scheduler.views.runs import Limits, Run
+from secondary_scheduler.views.runs import Limits, SimulationRun
 from secondary_scheduler.views.scenes import Scene
 
 LIMITS = Limits(explained=0.0, total=30.0)
@@ -124,7 +124,7 @@ class WhatIf:
         return self.comparison.differing[:_MOVE_LIMIT]
 
     @property
-    def balances(self) -> list[tuple[str, Spread, Spread]]:
+    def balances(self) -> list[tuple[str, FigureSpread, FigureSpread]]:
         """How evenly the nodes would be used, by a title."""
         titles = {LOAD: "Estimated load", REQUESTS: "Requests", "cpu": "CPU", "memory": "memory"}
         return [
@@ -208,7 +208,7 @@ def changed_configuration(configuration: Configuration, form: Form) -> Configura
         raise BadChange([str(problem) for problem in error.problems if problem.severity == "error"]) from error
 
 
-def compare(before: Run, after: Run) -> WhatIf:
+def compare(before: SimulationRun, after: SimulationRun) -> WhatIf:
     """Return which pods fare differently in the second run. A replay that was ended has not come to all pods: what is
     missing on one side is left out."""
     decided = [{decision.pod: decision for decision in run.decisions} for run in (before, after)]

@@ -14,14 +14,14 @@ from typing import Any
 from scheduler.framework import PodInfo
 from scheduler.kube.model import PodDisruptionBudget, compiled_selector
 from scheduler.kube.primitives import Selector, SelectorError
-from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal
+from secondary_scheduler.rebalancing.rules.reasons import MoveRefusal, Reason
 
 EVACUATION_SECONDS = 600.0
 """So long a move counts as in progress that somebody else carries out ("evacuation triggered")."""
 _EVACUATION = "evacuation"
 
 
-class Answer(enum.StrEnum):
+class EvictionReply(enum.StrEnum):
     """What became of a request."""
 
     EVICTED = "evicted"
@@ -48,7 +48,7 @@ def eviction_of(pod: PodInfo, *, dry_run: bool) -> dict[str, Any]:
     return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
 
 
-def answer_of(code: int, message: str) -> Answer:
+def answer_of(code: int, message: str) -> EvictionReply:
     """Return what the answer to an eviction means. 429 and 500 are answers, not failures to be tried again.
 
     Args:
@@ -56,13 +56,13 @@ def answer_of(code: int, message: str) -> Answer:
         message: of the Status that came with it, "" on success.
     """
     if 200 <= code < 300:
-        return Answer.EVICTED
+        return EvictionReply.EVICTED
     if code == 429:
-        return Answer.EVACUATING if _EVACUATION in message.lower() else Answer.REFUSED
+        return EvictionReply.EVACUATING if _EVACUATION in message.lower() else EvictionReply.REFUSED
     if code in (404, 409):
-        return Answer.GONE
+        return EvictionReply.GONE
     # 500: several budgets cover the pod. 403: a policy, or our own rights.
-    return Answer.REFUSED if code in (403, 500) else Answer.FAILED
+    return EvictionReply.REFUSED if code in (403, 500) else EvictionReply.FAILED
 
 
 class Disruptions:
@@ -79,7 +79,7 @@ class Disruptions:
             selector = _selector(budget)
             self._by_namespace.setdefault(budget.metadata.namespace, []).append((selector, budget))
 
-    def refusal(self, pod: PodInfo, *, without_any: bool) -> Refusal | None:
+    def refusal(self, pod: PodInfo, *, without_any: bool) -> MoveRefusal | None:
         """Return why a pod may not be evicted.
 
         Args:
@@ -88,12 +88,12 @@ class Disruptions:
         """
         covering = self._covering(pod)
         if not covering:
-            return None if without_any else Refusal(Reason.NO_BUDGET)
+            return None if without_any else MoveRefusal(Reason.NO_BUDGET)
         names = ", ".join(budget.metadata.name for budget in covering[:3])
         if len(covering) > 1:
-            return Refusal(Reason.BUDGET, f"{len(covering)} of them cover it ({names}), and the API allows one")
+            return MoveRefusal(Reason.BUDGET, f"{len(covering)} of them cover it ({names}), and the API allows one")
         allowed = covering[0].status.disruptions_allowed - self._used[covering[0].metadata.key]
-        return Refusal(Reason.BUDGET, names) if allowed < 1 else None
+        return MoveRefusal(Reason.BUDGET, names) if allowed < 1 else None
 
     def take(self, pod: PodInfo) -> None:
         """Count an eviction."""

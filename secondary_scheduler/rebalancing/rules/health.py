@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from scheduler.framework import NodeInfo
-from secondary_scheduler.rebalancing.loads import NodeLoads
-from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal
+from secondary_scheduler.rebalancing.loads import ClusterLoads
+from secondary_scheduler.rebalancing.rules.reasons import MoveRefusal, Reason
 
 MIN_COVERAGE = 0.8
 MAX_PENDING = 0.05
@@ -36,23 +36,25 @@ class SchedulerHealth:
     load_problem: str = ""
 
 
-def freshness(loads: NodeLoads, health: SchedulerHealth | None = None) -> Refusal | None:
+def freshness(loads: ClusterLoads, health: SchedulerHealth | None = None) -> MoveRefusal | None:
     """Return what rule 3 says of a round."""
     if not loads.limits.resources:
-        return Refusal(Reason.NO_LOAD)
+        return MoveRefusal(Reason.NO_LOAD)
     if health is not None and health.load_problem:
-        return Refusal(Reason.LOAD_NOT_FRESH, health.load_problem)
+        return MoveRefusal(Reason.LOAD_NOT_FRESH, health.load_problem)
     coverage = loads.coverage
     if coverage >= MIN_COVERAGE:
         return None
     missing = loads.unmeasured
     example = f"; {len(missing)} without, such as {missing[0]}" if missing else ""
-    return Refusal(Reason.LOAD_NOT_FRESH, f"on {coverage:.0%} of the nodes, and {MIN_COVERAGE:.0%} are needed{example}")
+    return MoveRefusal(
+        Reason.LOAD_NOT_FRESH, f"on {coverage:.0%} of the nodes, and {MIN_COVERAGE:.0%} are needed{example}"
+    )
 
 
 def stability(
     health: SchedulerHealth | None, *, pods: int, pending: int, nodes: Iterable[NodeInfo]
-) -> Iterator[Refusal]:
+) -> Iterator[MoveRefusal]:
     """Yield what rule 8 says of a round.
 
     Args:
@@ -62,15 +64,15 @@ def stability(
         nodes: all.
     """
     if health is not None and health.problem:
-        yield Refusal(Reason.SCHEDULER_UNAVAILABLE, health.problem)
+        yield MoveRefusal(Reason.SCHEDULER_UNAVAILABLE, health.problem)
     if health is not None and health.running != health.planned:
-        yield Refusal(
+        yield MoveRefusal(
             Reason.OTHER_CONFIGURATION, f"{health.running or 'none'}, the plan was made with {health.planned}"
         )
     if pending > MAX_PENDING * pods:
-        yield Refusal(Reason.PODS_PENDING, f"{pending} of {pods}, and {MAX_PENDING:.0%} is the most")
+        yield MoveRefusal(Reason.PODS_PENDING, f"{pending} of {pods}, and {MAX_PENDING:.0%} is the most")
     # One that does not say is one in a file that somebody wrote.
     unready = sorted(node.name for node in nodes if node.conditions.get("Ready", "True") != "True")
     if unready:
         more = f" and {len(unready) - _NAME_LIMIT} more" if len(unready) > _NAME_LIMIT else ""
-        yield Refusal(Reason.NODE_NOT_READY, f"{', '.join(unready[:_NAME_LIMIT])}{more}")
+        yield MoveRefusal(Reason.NODE_NOT_READY, f"{', '.join(unready[:_NAME_LIMIT])}{more}")

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from scheduler.config import RebalanceSettings
 from scheduler.framework import NodeInfo
 from secondary_scheduler.rebalancing.history import History
-from secondary_scheduler.rebalancing.loads import NodeLoads, Share, unevenness
-from secondary_scheduler.rebalancing.oracle import Verdict
-from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal
+from secondary_scheduler.rebalancing.loads import ClusterLoads, PodShare, unevenness
+from secondary_scheduler.rebalancing.oracle import MoveVerdict
+from secondary_scheduler.rebalancing.rules.reasons import MoveRefusal, Reason
 
 LEAVING = frozenset(
     {"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "karpenter.sh/disrupted"}
@@ -39,12 +39,12 @@ class TargetRules:
     window: float
     now: float
 
-    def refusal(self, node: NodeInfo) -> Refusal | None:
+    def refusal(self, node: NodeInfo) -> MoveRefusal | None:
         """Return why a node does not count as a target, whatever the scheduler thinks of it."""
         if taint := leaving(node):
-            return Refusal(Reason.TARGET_UNFIT, f"{node.name} has the taint {taint}")
+            return MoveRefusal(Reason.TARGET_UNFIT, f"{node.name} has the taint {taint}")
         if self.now - self.created.get(node.name, -math.inf) < self.window:
-            return Refusal(Reason.TARGET_UNFIT, f"{node.name} is younger than {self.window:.0f} s")
+            return MoveRefusal(Reason.TARGET_UNFIT, f"{node.name} is younger than {self.window:.0f} s")
         return None
 
 
@@ -53,43 +53,43 @@ def leaving(node: NodeInfo) -> str:
     return next((taint.key for taint in node.taints if taint.key in LEAVING), "")
 
 
-def left_alone(node: NodeInfo) -> Refusal | None:
+def left_alone(node: NodeInfo) -> MoveRefusal | None:
     """Return why no pod is taken from a node: somebody else empties it."""
     if node.unschedulable:
-        return Refusal(Reason.NODE_IS_LEFT_ALONE, f"{node.name} is cordoned")
+        return MoveRefusal(Reason.NODE_IS_LEFT_ALONE, f"{node.name} is cordoned")
     if taint := leaving(node):
-        return Refusal(Reason.NODE_IS_LEFT_ALONE, f"{node.name} has the taint {taint}")
+        return MoveRefusal(Reason.NODE_IS_LEFT_ALONE, f"{node.name} has the taint {taint}")
     return None
 
 
-def overloaded_long_enough(node: str, history: History, settings: RebalanceSettings) -> Refusal | None:
+def overloaded_long_enough(node: str, history: History, settings: RebalanceSettings) -> MoveRefusal | None:
     """Return whether a node was overloaded for too few rounds; the history has this round already."""
     rounds, needed = history.overloaded.get(node, 0), settings.consecutive_abnormalities
     if not history.known or rounds >= needed:
         return None
-    return Refusal(Reason.NOT_LONG_ENOUGH, f"{node} in {rounds} of {needed} rounds")
+    return MoveRefusal(Reason.NOT_LONG_ENOUGH, f"{node} in {rounds} of {needed} rounds")
 
 
-def share_is_known(share: Share, exceeded: tuple[str, ...]) -> Refusal | None:
+def share_is_known(share: PodShare, exceeded: tuple[str, ...]) -> MoveRefusal | None:
     """Return whether nobody knows what the pod uses of that of which its node has too little."""
     unknown = [resource for resource in exceeded if resource in share.assumed]
     if not unknown:
         return None
-    return Refusal(Reason.NO_SHARE, f"neither PodMetrics nor requests of {' and '.join(unknown)}")
+    return MoveRefusal(Reason.NO_SHARE, f"neither PodMetrics nor requests of {' and '.join(unknown)}")
 
 
-def choice(verdict: Verdict, settings: RebalanceSettings) -> Refusal | None:
+def choice(verdict: MoveVerdict, settings: RebalanceSettings) -> MoveRefusal | None:
     """Return why the scheduler's own decision is no reason to move a pod."""
     if verdict.node is None:
-        return Refusal(Reason.FITS_NOWHERE, verdict.message)
+        return MoveRefusal(Reason.FITS_NOWHERE, verdict.message)
     gain = verdict.gain
     if gain is None:
-        return Refusal(Reason.STAYS)
+        return MoveRefusal(Reason.STAYS)
     needed = minimum_gain(gain.attainable, settings)
     # Where the scheduler would not even let it, any other node is better.
     if not gain.refused_by and gain.total < needed:
-        return Refusal(Reason.SMALL_GAIN, f"{gain.total} points, and {needed} are needed")
-    return Refusal(Reason.UNSURE, verdict.unsure) if verdict.unsure else None
+        return MoveRefusal(Reason.SMALL_GAIN, f"{gain.total} points, and {needed} are needed")
+    return MoveRefusal(Reason.UNSURE, verdict.unsure) if verdict.unsure else None
 
 
 def minimum_gain(attainable: int, settings: RebalanceSettings) -> int:
@@ -99,31 +99,31 @@ def minimum_gain(attainable: int, settings: RebalanceSettings) -> int:
     return max(1, -(-attainable // _TENTH))
 
 
-def effect_on_pair(loads: NodeLoads, share: Share, source: str, target: str) -> Refusal | None:
+def effect_on_pair(loads: ClusterLoads, share: PodShare, source: str, target: str) -> MoveRefusal | None:
     """Return why a move would not make the load of both nodes better; it must be fresh (rule 3)."""
     for node in (source, target):
         if not loads.is_measured(node):
-            return Refusal(Reason.STALE_LOAD, node)
+            return MoveRefusal(Reason.STALE_LOAD, node)
     source_after, target_after = loads.after(share, source, target)
     over = loads.limits.exceeded(target_after)
     if over:
         figures = ", ".join(f"{resource} {target_after[resource]:.0f} %" for resource in over)
-        return Refusal(Reason.TARGET_OVERLOADED, f"{target} would have {figures}")
+        return MoveRefusal(Reason.TARGET_OVERLOADED, f"{target} would have {figures}")
     for resource in loads.limits.exceeded(loads.of(source)):
         before = abs(loads.of(source)[resource] - loads.of(target)[resource])
         after = abs(source_after[resource] - target_after[resource])
         if after >= before - _SLIGHTEST:
-            return Refusal(
+            return MoveRefusal(
                 Reason.NO_BETTER_SPREAD, f"{resource} of {source} and {target} apart by {before:.0f} → {after:.0f}"
             )
     return None
 
 
-def effect_on_all(loads: NodeLoads, share: Share, source: str, target: str) -> Refusal | None:
+def effect_on_all(loads: ClusterLoads, share: PodShare, source: str, target: str) -> MoveRefusal | None:
     """Return why a move would not make the load of all nodes more even."""
     source_after, target_after = loads.after(share, source, target)
     before = unevenness(loads.spread())
     after = unevenness(loads.spread({source: source_after, target: target_after}))
     if after < before - _SLIGHTEST:
         return None
-    return Refusal(Reason.NO_BETTER_SPREAD, f"of all nodes: standard deviation {before:.1f} → {after:.1f}")
+    return MoveRefusal(Reason.NO_BETTER_SPREAD, f"of all nodes: standard deviation {before:.1f} → {after:.1f}")

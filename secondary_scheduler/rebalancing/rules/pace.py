@@ -17,29 +17,29 @@ from scheduler.config import RebalanceSettings
 from scheduler.framework import PodInfo
 from secondary_scheduler.rebalancing.history import ROUNDS_TO_STOP, History, PastMove, was_evicted
 from secondary_scheduler.rebalancing.objects import WorkloadState
-from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal
+from secondary_scheduler.rebalancing.rules.reasons import MoveRefusal, Reason
 
 _MACHINE = "VirtualMachineInstance"
 
 
-def settled(workload: WorkloadState, history: History) -> Refusal | None:
+def settled(workload: WorkloadState, history: History) -> MoveRefusal | None:
     """Return what rule 5 says of a pod's workload."""
     moving = next((move for move in history.moves if move.in_flight and move.workload == workload.key), None)
     if moving is not None:
-        return Refusal(Reason.IN_FLIGHT, moving.pod)
+        return MoveRefusal(Reason.IN_FLIGHT, moving.pod)
     # Last: a pod that was just evicted makes its workload unsettled, too.
-    return Refusal(Reason.UNSETTLED, f"{workload.title}: {workload.unsettled}") if workload.unsettled else None
+    return MoveRefusal(Reason.UNSETTLED, f"{workload.title}: {workload.unsettled}") if workload.unsettled else None
 
 
-def node_settled(node: str, history: History, *, window: float, now: float) -> Refusal | None:
+def node_settled(node: str, history: History, *, window: float, now: float) -> MoveRefusal | None:
     """Return what rule 5 says of a node that would give or take a pod."""
     for move in reversed(history.moves):
         if node in (move.source, move.target) and (move.in_flight or now - move.ended_at < window):
-            return Refusal(Reason.NODE_SETTLING, f"{node}, by the move of {move.pod}")
+            return MoveRefusal(Reason.NODE_SETTLING, f"{node}, by the move of {move.pod}")
     return None
 
 
-def nodes_of_moving_machines(pods: Iterable[PodInfo]) -> Mapping[str, Refusal]:
+def nodes_of_moving_machines(pods: Iterable[PodInfo]) -> Mapping[str, MoveRefusal]:
     """Return the nodes from or to which KubeVirt moves a virtual machine, each with what rule 5 says of it.
 
     A live migration is a second pod of the same VirtualMachineInstance.
@@ -52,14 +52,16 @@ def nodes_of_moving_machines(pods: Iterable[PodInfo]) -> Mapping[str, Refusal]:
         if pod.controller is not None and pod.controller.kind == _MACHINE:
             launchers[pod.controller.uid].append(pod)
     return {
-        pod.node_name: Refusal(Reason.MACHINE_MOVES, f"{pod.node_name}: {pod.namespace}/{pod.controller.name}")
+        pod.node_name: MoveRefusal(Reason.MACHINE_MOVES, f"{pod.node_name}: {pod.namespace}/{pod.controller.name}")
         for group in launchers.values()
         for pod in group
         if len(group) > 1 and pod.node_name and pod.controller is not None
     }
 
 
-def cooled_down(workload: WorkloadState, history: History, settings: RebalanceSettings, now: float) -> Refusal | None:
+def cooled_down(
+    workload: WorkloadState, history: History, settings: RebalanceSettings, now: float
+) -> MoveRefusal | None:
     """Return what rule 7 says of a pod's workload."""
     end = history.cooldown_end(
         workload.key,
@@ -68,15 +70,15 @@ def cooled_down(workload: WorkloadState, history: History, settings: RebalanceSe
         window=settings.history_window_seconds,
         now=now,
     )
-    return Refusal(Reason.COOLDOWN, f"{workload.title} for {end - now:.0f} s more") if now < end else None
+    return MoveRefusal(Reason.COOLDOWN, f"{workload.title} for {end - now:.0f} s more") if now < end else None
 
 
-def predictions_hold(history: History) -> Refusal | None:
+def predictions_hold(history: History) -> MoveRefusal | None:
     """Return what rule 7 says of a round: whether the last moves landed where they were to."""
     missed = history.missed_in_a_row()
     if missed < ROUNDS_TO_STOP:
         return None
-    return Refusal(Reason.PREDICTION_FAILS, f"{missed} in a row; somebody must look why")
+    return MoveRefusal(Reason.PREDICTION_FAILS, f"{missed} in a row; somebody must look why")
 
 
 @dataclass(slots=True)
@@ -109,7 +111,7 @@ class MoveBudget:
                 budget.nodes[pod.node_name] += 1
         return budget
 
-    def refusal(self, workload: WorkloadState, source: str, target: str) -> Refusal | None:
+    def refusal(self, workload: WorkloadState, source: str, target: str) -> MoveRefusal | None:
         """Return which limit forbids a move."""
         return next(self._exceeded(workload, source, target), None)
 
@@ -125,15 +127,15 @@ class MoveBudget:
         """Whether nothing more may be moved in this interval."""
         return self.total >= self.settings.eviction_limits.total
 
-    def _exceeded(self, workload: WorkloadState, source: str, target: str) -> Iterator[Refusal]:
+    def _exceeded(self, workload: WorkloadState, source: str, target: str) -> Iterator[MoveRefusal]:
         limits = self.settings.eviction_limits
         if self.exhausted:
-            yield Refusal(Reason.LIMIT, f"total {limits.total}")
+            yield MoveRefusal(Reason.LIMIT, f"total {limits.total}")
         for node in (source, target):
             if self.nodes[node] >= limits.node:
-                yield Refusal(Reason.LIMIT, f"node {limits.node}, of {node}")
+                yield MoveRefusal(Reason.LIMIT, f"node {limits.node}, of {node}")
         namespace = workload.key[1]
         if limits.namespace is not None and self.namespaces[namespace] >= limits.namespace:
-            yield Refusal(Reason.LIMIT, f"namespace {limits.namespace}, of {namespace}")
+            yield MoveRefusal(Reason.LIMIT, f"namespace {limits.namespace}, of {namespace}")
         if self.workloads[workload.key] >= limits.of_workload(workload.replicas):
-            yield Refusal(Reason.LIMIT, f"workload {limits.workload}, of {workload.title}")
+            yield MoveRefusal(Reason.LIMIT, f"workload {limits.workload}, of {workload.title}")

@@ -16,7 +16,7 @@ from scheduler.config import RebalanceSettings
 from scheduler.framework import PodInfo
 from scheduler.kube.model import POD_GROUP_LABEL
 from secondary_scheduler.rebalancing.objects import REPLACING, ClusterFacts, Workloads, is_ready
-from secondary_scheduler.rebalancing.rules.reasons import Reason, Refusal
+from secondary_scheduler.rebalancing.rules.reasons import MoveRefusal, Reason
 
 SYSTEM_PRIORITY = 2_000_000_000
 """Priorities from here on are the system's."""
@@ -47,7 +47,7 @@ class PodRules:
     own_namespaces: Collection[str]
     namespaces: Mapping[str, Mapping[str, str]]
 
-    def refusal(self, pod: PodInfo, now: float) -> Refusal | None:
+    def refusal(self, pod: PodInfo, now: float) -> MoveRefusal | None:
         """Return the first rule that forbids to move a pod; None where none does.
 
         Args:
@@ -56,73 +56,73 @@ class PodRules:
         """
         return next(self._safety(pod), None) or next(self._choice(pod, now), None)
 
-    def _safety(self, pod: PodInfo) -> Iterator[Refusal]:
+    def _safety(self, pod: PodInfo) -> Iterator[MoveRefusal]:
         """Yield what rule 1 says; nothing lifts it."""
         if pod.scheduler_name not in self.served:
-            yield Refusal(Reason.OTHER_SCHEDULER, pod.scheduler_name)
+            yield MoveRefusal(Reason.OTHER_SCHEDULER, pod.scheduler_name)
         if pod.deleting:
-            yield Refusal(Reason.TERMINATING)
+            yield MoveRefusal(Reason.TERMINATING)
         if not is_ready(pod):
-            yield Refusal(Reason.NOT_READY, pod.phase)
+            yield MoveRefusal(Reason.NOT_READY, pod.phase)
         namespace = pod.namespace
         if (
             namespace in NEVER_OPTED_IN
             or namespace.startswith(NEVER_OPTED_IN_PREFIXES)
             or namespace in self.own_namespaces
         ):
-            yield Refusal(Reason.SYSTEM_NAMESPACE, namespace)
+            yield MoveRefusal(Reason.SYSTEM_NAMESPACE, namespace)
         if pod.priority >= SYSTEM_PRIORITY or pod.priority_class in SYSTEM_PRIORITY_CLASSES:
-            yield Refusal(Reason.CRITICAL, pod.priority_class or str(pod.priority))
+            yield MoveRefusal(Reason.CRITICAL, pod.priority_class or str(pod.priority))
         if pod.spec.gates:
-            yield Refusal(Reason.GATED)
+            yield MoveRefusal(Reason.GATED)
         facts = self.facts.pods.get(pod.key)
         if MANAGED_BY_KUEUE in pod.labels or (facts is not None and not HELD_BY_KUEUE.isdisjoint(facts.annotations)):
-            yield Refusal(Reason.QUEUED, "Kueue manages it")
+            yield MoveRefusal(Reason.QUEUED, "Kueue manages it")
         if pod.labels.get(POD_GROUP_LABEL) or pod.scheduling_group or pod.workload_ref:
-            yield Refusal(Reason.GANG)
+            yield MoveRefusal(Reason.GANG)
         yield from self._replacement(pod)
         if pod.key not in self.facts.pods:
-            yield Refusal(Reason.UNKNOWN)
+            yield MoveRefusal(Reason.UNKNOWN)
 
-    def _replacement(self, pod: PodInfo) -> Iterator[Refusal]:
+    def _replacement(self, pod: PodInfo) -> Iterator[MoveRefusal]:
         owner = pod.controller
         if owner is None:
-            yield Refusal(Reason.NO_REPLACEMENT, "it has none")
+            yield MoveRefusal(Reason.NO_REPLACEMENT, "it has none")
         elif owner.kind not in REPLACING:
-            yield Refusal(Reason.NO_REPLACEMENT, owner.kind)
+            yield MoveRefusal(Reason.NO_REPLACEMENT, owner.kind)
         else:
             exists, replicas = self.workloads.controller(pod)
             if not exists:
-                yield Refusal(Reason.NO_REPLACEMENT, f"{owner.kind} {owner.name} is another one by now")
+                yield MoveRefusal(Reason.NO_REPLACEMENT, f"{owner.kind} {owner.name} is another one by now")
             elif replicas == 0:
-                yield Refusal(Reason.NO_REPLACEMENT, f"{owner.kind} {owner.name} wants no pods")
+                yield MoveRefusal(Reason.NO_REPLACEMENT, f"{owner.kind} {owner.name} wants no pods")
 
-    def _choice(self, pod: PodInfo, now: float) -> Iterator[Refusal]:
+    def _choice(self, pod: PodInfo, now: float) -> Iterator[MoveRefusal]:
         """Yield what settings and annotations say."""
         settings, facts = self.settings, self.facts.pods[pod.key]
         chosen = settings.namespaces
         outside = bool(chosen.include) and pod.namespace not in chosen.include
         if outside or pod.namespace in chosen.exclude or not settings.pod_selector.compiled().matches(pod.labels):
-            yield Refusal(Reason.NOT_SELECTED)
+            yield MoveRefusal(Reason.NOT_SELECTED)
         if annotation := self._opted_out(pod, facts.annotations, now):
-            yield Refusal(Reason.OPTED_OUT, annotation)
+            yield MoveRefusal(Reason.OPTED_OUT, annotation)
         if settings.priority_threshold is not None and pod.priority >= settings.priority_threshold:
-            yield Refusal(Reason.PRIORITY, str(pod.priority))
+            yield MoveRefusal(Reason.PRIORITY, str(pod.priority))
         asked_for = EVICT in facts.annotations
         if facts.local_storage and not settings.evict_local_storage and not asked_for:
-            yield Refusal(Reason.LOCAL_STORAGE)
+            yield MoveRefusal(Reason.LOCAL_STORAGE)
         if facts.persistent_volumes and not asked_for:
-            yield Refusal(Reason.VOLUMES)
+            yield MoveRefusal(Reason.VOLUMES)
         if pod.spec.claims or pod.claim_names:
-            yield Refusal(Reason.DEVICES)
+            yield MoveRefusal(Reason.DEVICES)
         if pod.controller is not None and pod.controller.kind == "Job" and not settings.evict_jobs:
-            yield Refusal(Reason.JOB)
+            yield MoveRefusal(Reason.JOB)
         # A pod of unknown age is as young as can be.
         if not now - pod.started_at >= settings.min_pod_age_seconds:
-            yield Refusal(Reason.TOO_YOUNG)
+            yield MoveRefusal(Reason.TOO_YOUNG)
         workload = self.workloads.of(pod)
         if workload is None or workload.replicas < settings.min_replicas:
-            yield Refusal(Reason.FEW_REPLICAS, str(workload.replicas if workload is not None else 0))
+            yield MoveRefusal(Reason.FEW_REPLICAS, str(workload.replicas if workload is not None else 0))
 
     def _opted_out(self, pod: PodInfo, annotations: Mapping[str, str], now: float) -> str:
         """Return the annotation that forbids it; "" if none does."""

@@ -89,7 +89,7 @@ STOPPING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class MoveRefusal:
     """A rule that says no.
 
     Attributes:

@@ -21,7 +21,7 @@ import requests
 from scheduler.kube.client import ClientConfig, KubeError
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from secondary_scheduler.rebalancer import app as rebalancer
-from secondary_scheduler.rebalancer.cluster import Cluster
+from secondary_scheduler.rebalancer.cluster import WatchedCluster
 from secondary_scheduler.rebalancer.options import parse_options
 from tests.faults import etcd
 from tests.faults.plane import FaultPlane, fault_plane
@@ -133,7 +133,7 @@ class Page:
 
 
 @contextlib.asynccontextmanager
-async def running_rebalancer(plane: FaultPlane, directory: Path, copies: list[Cluster]) -> AsyncIterator[None]:
+async def running_rebalancer(plane: FaultPlane, directory: Path, copies: list[WatchedCluster]) -> AsyncIterator[None]:
     """The rebalancer on the test's loop. A container is started again when it has ended, as when it lost its Lease."""
     (directory / "rebalancer.yaml").write_text(WITH_LOAD)
     options = parse_options(
@@ -181,14 +181,14 @@ async def test_operator_rebalancer_and_page_know_what_a_restored_etcd_has(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    copies: list[Cluster] = []
+    copies: list[WatchedCluster] = []
 
-    class KeptCluster(Cluster):
+    class KeptCluster(WatchedCluster):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             copies.append(self)
 
-    monkeypatch.setattr(rebalancer, "Cluster", KeptCluster)
+    monkeypatch.setattr(rebalancer, "WatchedCluster", KeptCluster)
     token = create_token(api)
     api.create("configmaps", "config", data={"config.yaml": CONFIG})
     identity = {"apiVersion": "operator.openshift.io/v1", "kind": "SecondaryScheduler"}

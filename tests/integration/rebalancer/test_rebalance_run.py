@@ -14,7 +14,7 @@ import pytest
 from scheduler.helpers import PodReducer
 from scheduler.kube.client import ClientConfig, KubeClient, api_path
 from secondary_scheduler.rebalancer.live import LiveAccess
-from secondary_scheduler.rebalancing import MOVABLE_PODS, Answer
+from secondary_scheduler.rebalancing import MOVABLE_PODS, EvictionReply
 from tests.integration.rebalancer.stage import (
     NAMESPACE,
     STATUS,
@@ -111,12 +111,12 @@ async def refuses(stage: Stage, before: dict[str, str]) -> None:
         world._client, world._leads = client, lambda: True
         for dry_run in (True, False):
             answered = await world.evict(pod, dry_run=dry_run)
-            assert answered.answer is Answer.REFUSED
+            assert answered.answer is EvictionReply.REFUSED
             assert "disruption budget" in answered.message
         stage.delete(path)
         eventually(lambda: not stage.get(api_path("policy/v1", "poddisruptionbudgets", namespace=WORKLOADS))["items"])
         answered = await world.evict(another, dry_run=False)
-        assert answered.answer is Answer.GONE
+        assert answered.answer is EvictionReply.GONE
     assert stage.nodes_of_pods() == before
 
 

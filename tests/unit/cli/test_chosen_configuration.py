@@ -17,7 +17,7 @@ from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.installedconfigurations import running_configurations, running_documents
 from secondary_scheduler.cli.snapshotoptions import InstalledPlace
 from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
-from secondary_scheduler.clustersnapshot.reading import Document
+from secondary_scheduler.clustersnapshot.reading import SnapshotObject
 from secondary_scheduler.clusterstatus import installations
 from secondary_scheduler.views.scenes import Scene
 from tests.support.simulating import CONFIGURATION, Bench, Result, node, pod, run
@@ -66,11 +66,11 @@ def running(text: str = CONFIGURATION) -> dict[str, Any]:
     return made.installation(config_map={"data": {"config.yaml": text}})
 
 
-def stored_by(messages: list[str]) -> list[Document]:
+def stored_by(messages: list[str]) -> list[SnapshotObject]:
     return running_documents(running_configurations(ClientConfig(server=SERVER), messages.append), messages.append)
 
 
-def taken(monkeypatch: pytest.MonkeyPatch, text: str) -> tuple[list[Document], list[str]]:
+def taken(monkeypatch: pytest.MonkeyPatch, text: str) -> tuple[list[SnapshotObject], list[str]]:
     messages: list[str] = []
     cluster(monkeypatch, {**running(text), EVERYWHERE: []})
     return stored_by(messages), messages

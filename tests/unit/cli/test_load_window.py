@@ -16,10 +16,10 @@ from secondary_scheduler.cli import loadoptions, snapshotfile
 from secondary_scheduler.cli.installedconfigurations import Running
 from secondary_scheduler.cli.storedconfigurations import InstalledConfiguration
 from secondary_scheduler.clustersnapshot.measuring import LoadOrigin, as_scheduled
-from secondary_scheduler.clustersnapshot.reading import Document
+from secondary_scheduler.clustersnapshot.reading import SnapshotObject
 from secondary_scheduler.simulation.documents import Entry
 from secondary_scheduler.simulation.objects import RecordedObjects
-from secondary_scheduler.simulation.report import Place, Report
+from secondary_scheduler.simulation.report import InputReport, ObjectPlace
 from tests.support.simulating import Bench, load, node, pod, run
 from tests.unit.scheduler.load.fakes import FakeService, send, service
 
@@ -112,9 +112,9 @@ def test_a_live_load_is_asked_with_the_window_the_queries_and_the_label_of_the_s
     prometheus: FakeService,
 ) -> None:
     lines: list[str] = []
-    report = Report(lines.append)
+    report = InputReport(lines.append)
     objects = RecordedObjects(report)
-    objects.add([Entry(Place(SERVER, 1), "v1", "Node", NODE)])
+    objects.add([Entry(ObjectPlace(SERVER, 1), "v1", "Node", NODE)])
     configuration = averaging("7m", ", queries: {cpuAverage: 'my_cpu[7m]'}")
     loadoptions.add_load(objects, origin(prometheus.url), configuration, SERVER, report)
     (document,) = objects.of("NodeLoad")
@@ -129,7 +129,7 @@ def test_a_snapshot_is_measured_as_the_installed_scheduler_does(
 ) -> None:
     running: Running = [(InstalledConfiguration("apps/mine", text_of("7m")), averaging("7m"))]
     monkeypatch.setattr(snapshotfile, "running_configurations", lambda config, say: running)
-    monkeypatch.setattr(snapshotfile, "read_snapshot", lambda config, say: [Document("v1", "Node", NODE)])
+    monkeypatch.setattr(snapshotfile, "read_snapshot", lambda config, say: [SnapshotObject("v1", "Node", NODE)])
     lines: list[str] = []
     file = tmp_path / "cluster.json"
     snapshotfile.take_snapshot(

@@ -12,7 +12,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from scheduler.observe.metrics import Metrics as SchedulerMetrics
 from scheduler.observe.series import Counters, Histograms
 from secondary_scheduler.operator.metrics import Metrics as OperatorMetrics
-from secondary_scheduler.rebalancer.metrics import Metrics as RebalancerMetrics
+from secondary_scheduler.rebalancer.metrics import RebalancerMetrics
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 PAGE = (CHECKOUT / "docs" / "metrics.md").read_text(encoding="utf-8")

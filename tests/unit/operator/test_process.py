@@ -17,7 +17,7 @@ from secondary_scheduler.operator import logs
 from secondary_scheduler.operator.app import kubernetes_minor
 from secondary_scheduler.operator.metrics import Metrics
 from secondary_scheduler.operator.options import parse_options
-from secondary_scheduler.rebalancer.metrics import Metrics as RebalancerMetrics
+from secondary_scheduler.rebalancer.metrics import RebalancerMetrics
 from secondary_scheduler.serving import serve
 from tests.support.rawclient import send_garbage
 

@@ -9,7 +9,7 @@ from aiohttp import ClientSession, TCPConnector
 
 from secondary_scheduler.clustersnapshot.reading import RESOURCES
 from secondary_scheduler.page.app import EXIT_INVALID, ServingError, main, serve
-from secondary_scheduler.page.options import Address, parse_options
+from secondary_scheduler.page.options import ListenAddress, parse_options
 from secondary_scheduler.page.rights import NamespacedName, access_to
 from secondary_scheduler.page.sharing import PAGE_RESOURCES
 from tests.support.rawclient import unchecked_tls
@@ -23,7 +23,7 @@ LEAST = ["--config", "config.yaml", "--config-map", "scheduling/config-1", "--ho
 def test_the_options_have_defaults() -> None:
     options = parse_options(LEAST)
     assert options.hosts == {"page.example.com"}
-    assert (options.listen, options.probes) == (Address("", 8443), Address("", 8081))
+    assert (options.listen, options.probes) == (ListenAddress("", 8443), ListenAddress("", 8081))
     assert options.config_map == NamespacedName("scheduling", "config-1")
     assert (options.certificate, options.lease) == (None, None)
     assert parse_options([*LEAST, "--lease", "scheduling/ours"]).lease == NamespacedName("scheduling", "ours")
@@ -32,13 +32,13 @@ def test_the_options_have_defaults() -> None:
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        (":1", Address("", 1)),
-        ("10.1.2.3:8443", Address("10.1.2.3", 8443)),
-        ("[fd00::1]:8443", Address("fd00::1", 8443)),
-        ("fd00::1:8443", Address("fd00::1", 8443)),
+        (":1", ListenAddress("", 1)),
+        ("10.1.2.3:8443", ListenAddress("10.1.2.3", 8443)),
+        ("[fd00::1]:8443", ListenAddress("fd00::1", 8443)),
+        ("fd00::1:8443", ListenAddress("fd00::1", 8443)),
     ],
 )
-def test_it_listens_where_it_is_told_to(text: str, address: Address) -> None:
+def test_it_listens_where_it_is_told_to(text: str, address: ListenAddress) -> None:
     assert parse_options([*LEAST, "--listen", text]).listen == address
 
 

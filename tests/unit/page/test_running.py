@@ -13,13 +13,13 @@ import pytest
 
 from scheduler.kube.client import ClientConfig, KubeError
 from scheduler.kube.primitives import format_time
-from secondary_scheduler.clusterstatus.schedulerclient import Answer, SchedulerPod
+from secondary_scheduler.clusterstatus.schedulerclient import HTTPAnswer, SchedulerPod
 from secondary_scheduler.errors import CommandError
 from secondary_scheduler.page.rights import NamespacedName
-from secondary_scheduler.page.running import RunningScheduler, as_visitor
+from secondary_scheduler.page.running import LeadingScheduler, as_visitor
 from secondary_scheduler.views.guarding import Refused
 from secondary_scheduler.views.health import health_page
-from secondary_scheduler.views.pods import RunningPod, running_pod
+from secondary_scheduler.views.pods import PodAnswer, running_pod
 from secondary_scheduler.views.scenes import Scene
 from tests.support.answers import decision, decisions, read_decisions
 from tests.support.runningpages import status_of
@@ -44,7 +44,7 @@ class FakeRunning:
     async def reported(self) -> dict[str, Any]:
         return self.document
 
-    async def ask(self, token: str, user: str, namespace: str, name: str) -> RunningPod:
+    async def ask(self, token: str, user: str, namespace: str, name: str) -> PodAnswer:
         self._note(token)
         return running_pod(read_decisions({**ATTEMPT, "message": f"about {namespace}/{name}"}))
 
@@ -171,10 +171,10 @@ class FakeLease:
         return json.dumps({"metadata": {"annotations": annotations}, "spec": spec}).encode()
 
 
-def scheduler_of(holder: str | None, renewed: float = 0) -> RunningScheduler:
+def scheduler_of(holder: str | None, renewed: float = 0) -> LeadingScheduler:
     """The scheduler of a Lease that a pod holds, and renewed so many seconds ago; None: it cannot be read."""
     client: Any = FakeLease(holder, renewed)
-    return RunningScheduler(OWN, NamespacedName("scheduling", "mine"), client)
+    return LeadingScheduler(OWN, NamespacedName("scheduling", "mine"), client)
 
 
 async def test_a_lease_says_who_leads_and_what_runs_and_not_more() -> None:
@@ -197,22 +197,22 @@ async def test_a_lease_that_nobody_holds_is_a_failure(holder: str, renewed: int)
 
 
 ANSWERS = [
-    (Answer(200, json.dumps(decisions(ATTEMPT)).encode()), ""),
-    (Answer(200, json.dumps(decisions(waiting=None)).encode()), "unknown to pod-1"),
-    (Answer(200, json.dumps(decisions(schedulerNames=5)).encode()), "cannot read its answer"),
-    (Answer(200, b"<html>"), "not a scheduler's of this project"),
-    (Answer(200, b"[" * 100_000), "not a scheduler's of this project"),
-    (Answer(403, b"the token is not allowed"), "this user needs to get pods in namespace shop"),
+    (HTTPAnswer(200, json.dumps(decisions(ATTEMPT)).encode()), ""),
+    (HTTPAnswer(200, json.dumps(decisions(waiting=None)).encode()), "unknown to pod-1"),
+    (HTTPAnswer(200, json.dumps(decisions(schedulerNames=5)).encode()), "cannot read its answer"),
+    (HTTPAnswer(200, b"<html>"), "not a scheduler's of this project"),
+    (HTTPAnswer(200, b"[" * 100_000), "not a scheduler's of this project"),
+    (HTTPAnswer(403, b"the token is not allowed"), "this user needs to get pods in namespace shop"),
 ]
 
 
 @pytest.mark.parametrize(("answer", "problem"), ANSWERS, ids=range(len(ANSWERS)))
 async def test_the_leader_is_asked_as_the_visitor(
-    monkeypatch: pytest.MonkeyPatch, answer: Answer, problem: str
+    monkeypatch: pytest.MonkeyPatch, answer: HTTPAnswer, problem: str
 ) -> None:
     questions: list[tuple[Any, ...]] = []
 
-    async def get(pod: SchedulerPod, *question: Any) -> Answer:
+    async def get(pod: SchedulerPod, *question: Any) -> HTTPAnswer:
         questions.append((pod.config.token, pod.asker, pod.place, pod.port, *question))
         return answer
 

@@ -12,10 +12,10 @@ from scheduler.framework import PodInfo
 from scheduler.helpers import PodReducer
 from scheduler.kube.client import ConnectionLost, WriteWithheld
 from scheduler.kube.client.errors import api_error
-from secondary_scheduler.rebalancer.live import LiveAccess, Places
+from secondary_scheduler.rebalancer.live import LiveAccess, RebalancerPlaces
 from secondary_scheduler.rebalancer.rounds import StatusDeleted
-from secondary_scheduler.rebalancer.status import Condition, Mode, Report
-from secondary_scheduler.rebalancing import MOVABLE_PODS, Answer, History, Memory, PastMove, decode_memory
+from secondary_scheduler.rebalancer.status import Mode, RebalancingCondition, RoundReport
+from secondary_scheduler.rebalancing import MOVABLE_PODS, EvictionReply, History, Memory, PastMove, decode_memory
 from tests.support.rebalancing import running
 
 EVICTION = "/api/v1/namespaces/default/pods/web/eviction"
@@ -50,7 +50,7 @@ class FakeClient:
 def world(**answers: Any) -> tuple[LiveAccess, FakeClient]:
     client: Any = FakeClient(**answers)
     nothing: Any = None
-    places = Places("own", "rebalancer", ("own", "mine"))
+    places = RebalancerPlaces("own", "rebalancer", ("own", "mine"))
     return LiveAccess(client, nothing, nothing, nothing, places, "hash", lambda: True, nothing), client
 
 
@@ -66,7 +66,7 @@ def status(code: int, message: str) -> Exception:
 async def test_an_eviction_is_for_one_uid_and_is_not_repeated(dry_run: bool) -> None:
     live, client = world()
     answered = await live.evict(pod(), dry_run=dry_run)
-    assert answered.answer is Answer.EVICTED
+    assert answered.answer is EvictionReply.EVICTED
     ((path, body, options),) = client.sent
     assert path == EVICTION
     assert body["deleteOptions"]["preconditions"] == {"uid": "uid-web"}
@@ -78,17 +78,17 @@ async def test_an_eviction_is_for_one_uid_and_is_not_repeated(dry_run: bool) -> 
 @pytest.mark.parametrize(
     ("error", "answer"),
     [
-        (status(429, "Cannot evict pod as it would violate the pod's disruption budget."), Answer.REFUSED),
-        (status(429, "Eviction triggered evacuation of VMI"), Answer.EVACUATING),
-        (status(500, "This pod has more than one PodDisruptionBudget"), Answer.REFUSED),
-        (status(409, "the UID in the precondition does not match"), Answer.GONE),
-        (status(404, "not found"), Answer.GONE),
-        (status(504, "timeout"), Answer.FAILED),
-        (ConnectionLost("POST: connection lost"), Answer.FAILED),
-        (WriteWithheld("not sent"), Answer.FAILED),
+        (status(429, "Cannot evict pod as it would violate the pod's disruption budget."), EvictionReply.REFUSED),
+        (status(429, "Eviction triggered evacuation of VMI"), EvictionReply.EVACUATING),
+        (status(500, "This pod has more than one PodDisruptionBudget"), EvictionReply.REFUSED),
+        (status(409, "the UID in the precondition does not match"), EvictionReply.GONE),
+        (status(404, "not found"), EvictionReply.GONE),
+        (status(504, "timeout"), EvictionReply.FAILED),
+        (ConnectionLost("POST: connection lost"), EvictionReply.FAILED),
+        (WriteWithheld("not sent"), EvictionReply.FAILED),
     ],
 )
-async def test_each_answer_has_a_meaning(error: Exception, answer: Answer) -> None:
+async def test_each_answer_has_a_meaning(error: Exception, answer: EvictionReply) -> None:
     live, _ = world(post=error)
     answered = await live.evict(pod(), dry_run=False)
     assert answered.answer is answer
@@ -98,8 +98,8 @@ async def test_each_answer_has_a_meaning(error: Exception, answer: Answer) -> No
 MEMORY = Memory(History(moves=(PastMove(("Deployment", "a", "b"), "a/p", "u", "n0", "n1", 1.0),)), 5.0)
 
 
-def report() -> Report:
-    return Report(Mode.AUTOMATIC, Mode.AUTOMATIC, Condition(True, "Automatic", "", 0.0))
+def report() -> RoundReport:
+    return RoundReport(Mode.AUTOMATIC, Mode.AUTOMATIC, RebalancingCondition(True, "Automatic", "", 0.0))
 
 
 async def test_what_is_written_can_be_read_again() -> None:

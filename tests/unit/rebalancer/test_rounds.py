@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.rebalancer.metrics import Metrics
+from secondary_scheduler.rebalancer.metrics import RebalancerMetrics
 from secondary_scheduler.rebalancer.rounds import FOLLOW_SECONDS
 from secondary_scheduler.rebalancer.status import Mode
 from secondary_scheduler.rebalancing import SchedulerHealth
@@ -393,7 +393,7 @@ async def test_the_metrics_know_the_last_round_over_a_restart_and_the_interval_f
     assert sample(loop, "mode", mode="Automatic") == 1
     began = loop.clock.wall_seconds
     await loop.rounds()
-    loop.metrics = Metrics("test")
+    loop.metrics = RebalancerMetrics("test")
     loop.restart()
     assert sample(loop, "last_round_timestamp_seconds") == began
 
@@ -402,7 +402,7 @@ async def test_the_metrics_say_that_automatic_has_ended_by_itself_until_somebody
     loop = Loop(hot(4), {"cooldownSeconds": 0}, places_on=lambda move: "n0")
     await loop.rounds(14)
     assert stopped(loop) == {"predictionFails"}
-    loop.metrics = Metrics("test")
+    loop.metrics = RebalancerMetrics("test")
     loop.restart()
     assert stopped(loop) == {"predictionFails"}
     loop.world.deleted = True

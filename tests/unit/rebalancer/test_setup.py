@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from secondary_scheduler.rebalancer.app import SetupError, read_setup, unchanged
-from secondary_scheduler.rebalancer.options import Options, parse_options
+from secondary_scheduler.rebalancer.options import RebalancerOptions, parse_options
 from secondary_scheduler.rebalancer.status import Mode
 from tests.support.simulating import LOAD_AWARE, run
 
 PLAIN = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 
-def options(directory: Path, configuration: str = LOAD_AWARE, settings: str | None = None) -> Options:
+def options(directory: Path, configuration: str = LOAD_AWARE, settings: str | None = None) -> RebalancerOptions:
     config = directory / "config.yaml"
     config.write_text(configuration)
     if settings is None:
-        return Options(config=config)
+        return RebalancerOptions(config=config)
     (directory / "settings.yaml").write_text(settings)
-    return Options(config=config, settings=directory / "settings.yaml")
+    return RebalancerOptions(config=config, settings=directory / "settings.yaml")
 
 
 def test_the_one_source_of_the_configuration_is_read(tmp_path: Path) -> None:

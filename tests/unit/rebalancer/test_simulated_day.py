@@ -14,7 +14,7 @@ import pytest
 
 from scheduler.framework import PodInfo, conclude
 from scheduler.helpers import PodReducer
-from secondary_scheduler.rebalancing import MOVABLE_PODS, PlannedMove, Usage
+from secondary_scheduler.rebalancing import MOVABLE_PODS, PlannedMove, PodUsage
 from tests.support.rebalancer import Loop
 from tests.support.rebalancing import Object, Scene, encoded, replica_set, running
 from tests.support.simulating import node
@@ -68,7 +68,7 @@ class Day:
             key, owner = f"default/{item['metadata']['name']}", item["metadata"]["labels"]["app"]
             self.wandering[key] = 0.8 * self.wandering.get(key, 0.0) + self.chance.gauss(0.0, 0.12)
             cores = self.means[owner] * max(0.1, 1.0 + self.wandering[key])
-            world.usage[key] = Usage(1000 * cores, 0.0, now)
+            world.usage[key] = PodUsage(1000 * cores, 0.0, now)
             used[item["spec"]["nodeName"]] += cores
         for name in world.scene.cpu:
             self.windows[name].append(min(100.0, 100.0 * used[name] / CORES))

@@ -16,8 +16,8 @@ from scheduler.helpers import reduce_node, reduce_pod
 from scheduler.kube.model import decode_node, decode_pod
 from secondary_scheduler.balance import NodeFigures
 from secondary_scheduler.rebalancing import History, MoveOutcome, PastMove, Reason, SchedulerHealth
-from secondary_scheduler.rebalancing.loads import NodeLoads, Share
-from secondary_scheduler.rebalancing.rules.evictions import Answer, answer_of, eviction_of
+from secondary_scheduler.rebalancing.loads import ClusterLoads, PodShare
+from secondary_scheduler.rebalancing.rules.evictions import EvictionReply, answer_of, eviction_of
 from secondary_scheduler.rebalancing.rules.moves import effect_on_all, effect_on_pair
 from secondary_scheduler.rebalancing.rules.pace import MoveBudget
 from tests.support.rebalancing import NOW, START, Object, Scene, moved, one_hot_node, owned, replica_set, running
@@ -248,7 +248,7 @@ def test_rule_2_the_target_stays_below_its_threshold() -> None:
     assert refused(scene, {"targetThresholds": {"cpu": 61, "memory": 90}}) == {Reason.TARGET_OVERLOADED: 1}
 
 
-def loads(cpu: dict[str, tuple[str, float]], high: float) -> NodeLoads:
+def loads(cpu: dict[str, tuple[str, float]], high: float) -> ClusterLoads:
     """Loads of nodes by name, each with its capacity."""
     infos = {}
     for name, (capacity, _) in cpu.items():
@@ -257,11 +257,11 @@ def loads(cpu: dict[str, tuple[str, float]], high: float) -> NodeLoads:
     unknown = np.full(len(values), np.nan)
     figures = NodeFigures(tuple(cpu), unknown, unknown, unknown, values, unknown)
     settings = read_rebalance_settings({"thresholds": {"cpu": 10}, "targetThresholds": {"cpu": high}})
-    return NodeLoads(figures, infos, settings)
+    return ClusterLoads(figures, infos, settings)
 
 
-def share(cpu: float) -> Share:
-    return Share(cpu, 0.0, "requests")
+def share(cpu: float) -> PodShare:
+    return PodShare(cpu, 0.0, "requests")
 
 
 def test_rule_2_the_spread_between_both_nodes_shrinks() -> None:
@@ -360,21 +360,25 @@ def test_rule_4_a_pod_without_a_uid_is_not_evicted_by_name() -> None:
 @pytest.mark.parametrize(
     ("code", "message", "answer"),
     [
-        (201, "", Answer.EVICTED),
-        (429, "Cannot evict pod as it would violate the pod's disruption budget.", Answer.REFUSED),
-        (429, 'admission webhook "virt" denied the request: Eviction triggered evacuation of VMI', Answer.EVACUATING),
+        (201, "", EvictionReply.EVICTED),
+        (429, "Cannot evict pod as it would violate the pod's disruption budget.", EvictionReply.REFUSED),
+        (
+            429,
+            'admission webhook "virt" denied the request: Eviction triggered evacuation of VMI',
+            EvictionReply.EVACUATING,
+        ),
         (
             500,
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-            Answer.REFUSED,
+            EvictionReply.REFUSED,
         ),
-        (409, "the UID in the precondition does not match", Answer.GONE),
-        (404, "not found", Answer.GONE),
-        (403, "forbidden", Answer.REFUSED),
-        (503, "apiserver is shutting down", Answer.FAILED),
+        (409, "the UID in the precondition does not match", EvictionReply.GONE),
+        (404, "not found", EvictionReply.GONE),
+        (403, "forbidden", EvictionReply.REFUSED),
+        (503, "apiserver is shutting down", EvictionReply.FAILED),
     ],
 )
-def test_rule_4_what_an_answer_means(code: int, message: str, answer: Answer) -> None:
+def test_rule_4_what_an_answer_means(code: int, message: str, answer: EvictionReply) -> None:
     assert answer_of(code, message) is answer
 
 

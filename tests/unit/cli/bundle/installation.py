@@ -12,10 +12,10 @@ from scheduler.kube.client import ClientConfig
 from scheduler.kube.client.errors import api_error
 from secondary_scheduler.cli.bundle import collecting
 from secondary_scheduler.cli.bundle.archive import Members
-from secondary_scheduler.cli.bundle.collecting import Collector
+from secondary_scheduler.cli.bundle.collecting import BundleCollector
 from secondary_scheduler.clusterstatus import installations
 from secondary_scheduler.clusterstatus.listing import name_of
-from secondary_scheduler.clusterstatus.schedulerclient import Answer, SchedulerPod
+from secondary_scheduler.clusterstatus.schedulerclient import HTTPAnswer, SchedulerPod
 
 NAMESPACE = "schedulers"
 Json = dict[str, Any]
@@ -263,12 +263,12 @@ PAGES = {
 class FakeScheduler:
     """Answers in place of a forwarded port; notes who was asked what."""
 
-    def __init__(self, answers: Mapping[str, Answer | Exception]) -> None:
-        self._answers: dict[str, Answer | Exception] = {path: Answer(200, page) for path, page in PAGES.items()}
+    def __init__(self, answers: Mapping[str, HTTPAnswer | Exception]) -> None:
+        self._answers: dict[str, HTTPAnswer | Exception] = {path: HTTPAnswer(200, page) for path, page in PAGES.items()}
         self._answers.update(answers)
         self.asked: list[tuple[str, str, str]] = []
 
-    async def get(self, pod: SchedulerPod, path: str, query: Mapping[str, str]) -> Answer:
+    async def get(self, pod: SchedulerPod, path: str, query: Mapping[str, str]) -> HTTPAnswer:
         self.asked.append((pod.namespace, pod.name, path))
         answer = self._answers[path]
         if isinstance(answer, Exception):
@@ -282,7 +282,7 @@ def collect(
     *,
     logs: Mapping[str, bytes] = LOGS,
     refused: frozenset[str] = frozenset(),
-    answers: Mapping[str, Answer | Exception] | None = None,
+    answers: Mapping[str, HTTPAnswer | Exception] | None = None,
     scheduler: FakeScheduler | None = None,
     token: str = "kubeconfig-token-1",
 ) -> tuple[Members, list[str]]:
@@ -293,7 +293,7 @@ def collect(
         monkeypatch.setattr(module, "SyncConnection", lambda *_, **__: connection)
     monkeypatch.setattr(SchedulerPod, "get", lambda *question: answering.get(*question))
     config = ClientConfig(server="https://127.0.0.1:1", token=token)
-    collector = Collector(config, None, NAMESPACE, "2026-11-24T10:00:00Z", lambda _: None)
+    collector = BundleCollector(config, None, NAMESPACE, "2026-11-24T10:00:00Z", lambda _: None)
     members = collector.collect()
     assert not [path for path in connection.paths if "secrets" in path]
     return members, collector.problems

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.clusterstatus.schedulerclient import Answer
+from secondary_scheduler.clusterstatus.schedulerclient import HTTPAnswer
 from tests.unit.cli.bundle.installation import CONFIGURATION, LOGS, PAGES, collect, everything, objects
 
 CANARY = "canary7f3a9b2c4d5e6f70"
@@ -134,7 +134,11 @@ def test_what_looks_like_a_secret_is_taken_out_of_answers(
     monkeypatch: pytest.MonkeyPatch, page: str, secret: str
 ) -> None:
     structured = json.dumps({"items": [{"message": secret, "password": CANARY, secret: "key"}]})
-    for answer in (Answer(503, secret.encode()), Answer(200, structured.encode()), Answer(200, f"{secret}\n".encode())):
+    for answer in (
+        HTTPAnswer(503, secret.encode()),
+        HTTPAnswer(200, structured.encode()),
+        HTTPAnswer(200, f"{secret}\n".encode()),
+    ):
         members, _ = collect(monkeypatch, answers={page: answer})
         assert CANARY not in everything(members)
 

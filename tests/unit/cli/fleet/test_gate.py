@@ -15,7 +15,7 @@ import pytest
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.client.sync import SyncConnection
 from secondary_scheduler.cli.fleet.engine import connection_problem
-from secondary_scheduler.cli.fleet.gate import ExpectedScheduler, Gate, GateResult, expected_scheduler
+from secondary_scheduler.cli.fleet.gate import ExpectedScheduler, GateResult, HealthGate, expected_scheduler
 
 NS = "/namespaces/openshift-secondary-scheduler-operator"
 DEPLOYMENT = f"/apis/apps/v1{NS}/deployments/secondary-scheduler"
@@ -116,7 +116,7 @@ def gated(
 ) -> GateResult:
     config = ClientConfig(server=f"http://127.0.0.1:{server.server_port}")
     with contextlib.closing(SyncConnection(config, timeout=5)) as connection:
-        return Gate(connection, wanted, stopping or threading.Event(), poll=0.02).wait(seconds)
+        return HealthGate(connection, wanted, stopping or threading.Event(), poll=0.02).wait(seconds)
 
 
 WANTED = ExpectedScheduler(hashes=frozenset({HASH}), reads_load=True)

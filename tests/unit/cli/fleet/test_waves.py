@@ -12,16 +12,16 @@ from types import FrameType
 import pytest
 
 from secondary_scheduler.cli.errors import ExitCode, Interrupted
-from secondary_scheduler.cli.fleet.project import Stack
+from secondary_scheduler.cli.fleet.project import FleetStack
 from secondary_scheduler.cli.fleet.results import StackOutcome, StackResult, exit_code
 from secondary_scheduler.cli.fleet.work import run_waves
 
 
-def stacks(*names: str, wave: str = "rest") -> list[Stack]:
-    return [Stack(name, Path(name), wave) for name in names]
+def stacks(*names: str, wave: str = "rest") -> list[FleetStack]:
+    return [FleetStack(name, Path(name), wave) for name in names]
 
 
-def result(stack: Stack, outcome: StackOutcome = StackOutcome.DONE) -> StackResult:
+def result(stack: FleetStack, outcome: StackOutcome = StackOutcome.DONE) -> StackResult:
     return StackResult(stack.name, stack.wave, stack.cluster, outcome, seconds=0.1)
 
 
@@ -38,7 +38,7 @@ def test_no_more_run_at_a_time_than_allowed_and_a_wave_waits_for_the_one_before(
     order: list[str] = []
     lock = threading.Lock()
 
-    def work(stack: Stack) -> StackResult:
+    def work(stack: FleetStack) -> StackResult:
         nonlocal most
         with lock:
             running.add(stack.name)
@@ -60,7 +60,7 @@ def test_no_more_run_at_a_time_than_allowed_and_a_wave_waits_for_the_one_before(
 
 
 def test_after_a_failure_the_wave_goes_to_its_end_and_later_ones_are_skipped() -> None:
-    def work(stack: Stack) -> StackResult:
+    def work(stack: FleetStack) -> StackResult:
         return result(stack, StackOutcome.FAILED if stack.name == "a" else StackOutcome.DONE)
 
     results = run_waves(WAVES, work, parallel=1, stop_on_failure=True, stopping=threading.Event())
@@ -71,7 +71,7 @@ def test_after_a_failure_the_wave_goes_to_its_end_and_later_ones_are_skipped() -
 
 
 def test_where_nothing_is_changed_every_stack_is_looked_at() -> None:
-    def work(stack: Stack) -> StackResult:
+    def work(stack: FleetStack) -> StackResult:
         return result(stack, StackOutcome.FAILED if stack.name == "a" else StackOutcome.UNCHANGED)
 
     results = run_waves(WAVES, work, parallel=4, stop_on_failure=False, stopping=threading.Event())
@@ -79,7 +79,7 @@ def test_where_nothing_is_changed_every_stack_is_looked_at() -> None:
 
 
 def test_what_goes_wrong_unexpectedly_is_the_failure_of_one_stack() -> None:
-    def work(stack: Stack) -> StackResult:
+    def work(stack: FleetStack) -> StackResult:
         if stack.name == "a":
             raise ValueError("odd\nthing")
         return result(stack)
@@ -105,7 +105,7 @@ def test_an_interrupt_cancels_what_runs_and_starts_nothing_more() -> None:
     stopping = threading.Event()
     reported: list[str] = []
 
-    def work(stack: Stack) -> StackResult:
+    def work(stack: FleetStack) -> StackResult:
         if stack.name == "a":
             return result(stack)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)

@@ -9,7 +9,7 @@ from scheduler.kube.model import LabelSelector, LabelSelectorRequirement, compil
 from scheduler.kube.primitives import Selector
 from secondary_scheduler.cli.optin.rendering import status_lines
 from secondary_scheduler.cli.optin.status import MAX_NAMES, OTHERS, Census
-from secondary_scheduler.cli.optinpolicies import Binding, Policy
+from secondary_scheduler.cli.optinpolicies import Binding, OptInPolicy
 
 NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 OLD, YOUNG = "2026-11-24T11:00:00Z", "2026-11-24T11:59:30Z"
@@ -21,7 +21,7 @@ def selecting(key: str, *values: str, operator: str = "In") -> Selector:
     return compiled_selector(LabelSelector(match_expressions=(LabelSelectorRequirement(key, operator, values),)))
 
 
-POLICY = Policy(
+POLICY = OptInPolicy(
     "p",
     "mine",
     selecting("kubernetes.io/metadata.name", "kube-system", "kept", operator="NotIn"),

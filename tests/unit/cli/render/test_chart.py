@@ -12,7 +12,7 @@ import yaml
 from scheduler import __version__
 from scheduler.catalog import LOG_VERBOSITY
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.render.chart import Places, chart
+from secondary_scheduler.cli.render.chart import ValuePlaces, chart
 from secondary_scheduler.cli.render.manifests import build
 from stacks.settings import StackSettings
 from tests.support.jsonschemas import mistakes
@@ -169,7 +169,7 @@ def test_what_is_left_out_is_in_the_notes_only() -> None:
 
 
 def test_markers_become_actions_wherever_they_stand() -> None:
-    places = Places()
+    places = ValuePlaces()
     manifest = {
         "kind": "X",
         "alone": places.value(".Values.a"),

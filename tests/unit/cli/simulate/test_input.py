@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from secondary_scheduler.cli.errors import InputError
 from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
 from secondary_scheduler.simulation.objects import read_recorded
-from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.report import InputReport
 from secondary_scheduler.yamltext import documents, dump_yaml
 from tests.support.simulating import SCHEDULER, Bench, Result, node, pod
 
@@ -137,7 +137,7 @@ def state_of(bench: Bench, *objects: dict[str, Any]) -> Any:
     """The state and the pods that simulate would decide on."""
     file = bench.write("objects.json", json.dumps(as_list("List", *objects)))
     lines: list[str] = []
-    report = Report(lines.append)
+    report = InputReport(lines.append)
     cluster = build_cluster(read_recorded([str(file)], report), report, PodSelection([SCHEDULER]))
     assert lines == []
     return cluster

@@ -24,7 +24,7 @@ from secondary_scheduler.cli.simulate.running import write_json
 from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
 from secondary_scheduler.simulation.deciding import Simulation, all_explained
 from secondary_scheduler.simulation.objects import read_recorded
-from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.report import InputReport
 from tests.support.drawnclusters import node_object, nodes, pod_object, pods
 from tests.support.selection import tries
 from tests.support.simulating import CONFIGURATION, SCHEDULER
@@ -68,7 +68,7 @@ def simulated(directory: Path, objects: list[dict[str, Any]], runner: ProfileRun
     file = directory / "snapshot.json"
     file.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects}))
     lines: list[str] = []
-    report = Report(lines.append)
+    report = InputReport(lines.append)
     cluster = build_cluster(read_recorded([str(file)], report), report, PodSelection([SCHEDULER]))
     assert lines == []
     attempts = AttemptPipeline(

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from scheduler.config import Problem
 from secondary_scheduler.cli import app
-from secondary_scheduler.simulation.report import Report
+from secondary_scheduler.simulation.report import InputReport
 
 PLUGIN = "TargetLoadPacking"
 PROVIDER = {"metricProvider": {"type": "Prometheus", "address": "https://p:9090"}}
@@ -152,6 +152,6 @@ def test_a_version_beyond_the_table_is_the_nearest_of_it(tmp_path: Path, git_ver
 
 def test_a_long_warning_about_a_configuration_keeps_its_remedy() -> None:
     lines: list[str] = []
-    Report(lines.append).warn_of(Problem((), "x" * 1000, severity="warning", hint="enable it"))
+    InputReport(lines.append).warn_of(Problem((), "x" * 1000, severity="warning", hint="enable it"))
     assert lines[0].startswith("warning: configuration: xxx")
     assert lines[0].endswith("x; enable it")
