@@ -24,7 +24,7 @@ def read_bytes(name: str | Path, *, limit: int, option: str = "") -> bytes:
     Raises:
         InputError: it cannot be read, or has more bytes.
     """
-    shown = f"{option} {name}" if option else str(name)
+    title = f"{option} {name}" if option else str(name)
     try:
         if str(name) == "-":
             data = sys.stdin.buffer.read(limit + 1)
@@ -32,9 +32,9 @@ def read_bytes(name: str | Path, *, limit: int, option: str = "") -> bytes:
             with Path(name).open("rb") as file:
                 data = file.read(limit + 1)
     except OSError as error:
-        raise InputError(f"{shown}: {error.strerror or error}") from error
+        raise InputError(f"{title}: {error.strerror or error}") from error
     if len(data) > limit:
-        raise InputError(f"{shown}: larger than {_size(limit)}, which is the most that is read of such a file")
+        raise InputError(f"{title}: larger than {_size(limit)}, which is the most that is read of such a file")
     return data
 
 
@@ -48,8 +48,8 @@ def read_text(name: str | Path, *, option: str = "") -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        shown = f"{option} {name}" if option else str(name)
-        raise InputError(f"{shown}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+        title = f"{option} {name}" if option else str(name)
+        raise InputError(f"{title}: not UTF-8 text ({error.reason} at byte {error.start})") from error
 
 
 def _size(count: int) -> str:

@@ -68,8 +68,8 @@ def names(
         with contextlib.closing(connection):
             path = api_path(api_version, plural, namespace=place)
             items = parts(read_object(connection.get(path, {"limit": _LIMIT}), path), "items")
-        listed = (str(part(item, "metadata").get("name")) for item in items)
-        return sorted(name for name in listed if name.startswith(incomplete) and _NAME.fullmatch(name))
+        names = (str(part(item, "metadata").get("name")) for item in items)
+        return sorted(name for name in names if name.startswith(incomplete) and _NAME.fullmatch(name))
     return []
 
 

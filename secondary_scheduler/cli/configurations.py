@@ -119,10 +119,10 @@ def _only(
         return matching[0]
     names = [choice.scheduler for choice in choices]
     more = f" and {len(names) - _NAME_LIMIT} more" if len(names) > _NAME_LIMIT else ""
-    listed = f"{', '.join(names[:_NAME_LIMIT])}{more}"
+    choices_text = f"{', '.join(names[:_NAME_LIMIT])}{more}"
     problem = "several schedulers" if place.scheduler is None else f"no scheduler {place.scheduler}"
     advice = f"name one with --scheduler, or give {option}"
-    raise CommandError(f"{printable(f'{holder} has {problem} ({listed})')}; {advice}", ExitCode.USAGE)
+    raise CommandError(f"{printable(f'{holder} has {problem} ({choices_text})')}; {advice}", ExitCode.USAGE)
 
 
 _LENIENT: Final[dict[str, Any]] = {

@@ -216,8 +216,8 @@ def _login(kubeconfig: Path | None, context: str | None) -> _Login | ClientConfi
 def _files(kubeconfig: Path | None) -> list[Path]:
     if kubeconfig is not None:
         return [kubeconfig]
-    listed = [Path(path) for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
-    return [path for path in (listed or [Path.home() / ".kube" / "config"]) if path.exists()]
+    paths = [Path(path) for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
+    return [path for path in (paths or [Path.home() / ".kube" / "config"]) if path.exists()]
 
 
 def _document(file: Path) -> Mapping[str, Any]:

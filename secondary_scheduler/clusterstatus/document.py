@@ -141,12 +141,12 @@ def status_document(
         limits: what could not be read.
         now: the time of the answers.
     """
-    shown = [_instance(instance, read, live.get(instance.place), now) for instance in instances]
+    statuses = [_instance(instance, read, live.get(instance.place), now) for instance in instances]
     return ClusterStatus(
         time=format_time(now),
-        state=worst(instance.state for instance in shown) if shown else State.FAILED,
+        state=worst(instance.state for instance in statuses) if statuses else State.FAILED,
         cluster=ClusterIdentity(read.server, read.kubernetes, read.openshift or None),
-        instances=shown,
+        instances=statuses,
         not_shown=limits.lines,
     )
 
@@ -212,16 +212,16 @@ def _is_alive(instance: Instance, live: LiveState | None, now: datetime) -> bool
 
 def _conditions(resource: KubeObject | None, deployment: KubeObject | None) -> list[ObservedCondition]:
     """Those of the SecondaryScheduler, or where it has none those of the Deployment."""
-    listed = parts(resource, "status", "conditions") or parts(deployment, "status", "conditions")
+    conditions = parts(resource, "status", "conditions") or parts(deployment, "status", "conditions")
     return [
         ObservedCondition(
-            _text(each.get("type")) or "",
-            _text(each.get("status")) or "",
-            _text(each.get("reason")) or "",
-            _text(each.get("message")) or "",
-            _text(each.get("lastTransitionTime")),
+            _text(condition.get("type")) or "",
+            _text(condition.get("status")) or "",
+            _text(condition.get("reason")) or "",
+            _text(condition.get("message")) or "",
+            _text(condition.get("lastTransitionTime")),
         )
-        for each in listed
+        for condition in conditions
     ]
 
 
@@ -330,7 +330,8 @@ def _versions(
         operator_image=operator.component.image if operator else None,
         operator_ready=operator.component.ready if operator else None,
         incompatibilities=[
-            each.message for each in incompatibilities(cluster, release, instance.image, instance.flavour)
+            incompatibility.message
+            for incompatibility in incompatibilities(cluster, release, instance.image, instance.flavour)
         ]
         if instance.image
         else [],
@@ -341,6 +342,6 @@ def _operator(instance: Instance, read: Installations) -> DeployedComponent | No
     """The operator of an instance's namespace, or the only one that there is; None without a SecondaryScheduler."""
     if instance.resource is None:
         return None
-    operators = [each for each in read.components if each.component.role == "operator"]
-    beside = [each for each in operators if each.component.namespace == instance.place[0]]
-    return beside[0] if beside else operators[0] if len(operators) == 1 else None
+    operators = [component for component in read.components if component.component.role == "operator"]
+    neighbours = [component for component in operators if component.component.namespace == instance.place[0]]
+    return neighbours[0] if neighbours else operators[0] if len(operators) == 1 else None

@@ -96,18 +96,20 @@ def _replicas(instance: InstanceStatus, readable: bool) -> Iterator[StatusProble
         if readable:
             yield StatusProblem(State.FAILED, "Deployment", "there is none; does the operator run?")
         return
-    ready, wanted = deployment.ready, deployment.replicas
-    if wanted == 0:
+    ready, replicas = deployment.ready, deployment.replicas
+    if replicas == 0:
         yield StatusProblem(State.FAILED, "Deployment", f"{deployment.name} is scaled to 0 replicas")
     elif ready == 0 and not _is_reported(instance, "Available"):
-        yield StatusProblem(State.FAILED, "Deployment", f"none of {wanted} replicas of {deployment.name} is ready")
-    elif ready < wanted:
-        yield StatusProblem(State.WARNING, "Deployment", f"{ready} of {wanted} replicas of {deployment.name} are ready")
+        yield StatusProblem(State.FAILED, "Deployment", f"none of {replicas} replicas of {deployment.name} is ready")
+    elif ready < replicas:
+        yield StatusProblem(
+            State.WARNING, "Deployment", f"{ready} of {replicas} replicas of {deployment.name} are ready"
+        )
 
 
 def _is_reported(instance: InstanceStatus, kind: str) -> bool:
     """Whether a condition says that something is wrong already."""
-    return any(each.type == kind and not each.is_expected for each in instance.conditions)
+    return any(condition.type == kind and not condition.is_expected for condition in instance.conditions)
 
 
 def _leader(instance: InstanceStatus, now: datetime) -> Iterator[StatusProblem]:

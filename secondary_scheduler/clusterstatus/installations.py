@@ -113,7 +113,11 @@ class Instance:
 def instances_of(read: Installations) -> list[Instance]:
     """Return the instances: those with a SecondaryScheduler first, those of which only the Lease may be read last, each
     kind by place; at most 50."""
-    schedulers = {place_of(each.deployment): each for each in read.components if each.component.role == "scheduler"}
+    schedulers = {
+        place_of(deployed.deployment): deployed
+        for deployed in read.components
+        if deployed.component.role == "scheduler"
+    }
     instances = []
     for resource in sorted(read.resources, key=place_of):
         namespace, name = place_of(resource)
@@ -256,16 +260,18 @@ def read_installations(
             deployments_read |= {searched_place} if searched_place else set(places)
     leases: dict[Place, KubeObject] = {}
     leases_read: set[str] = set()
-    for place in dict.fromkeys([*places, *(each.component.namespace for each in components)]):
-        listed = _list(connection, "coordination.k8s.io/v1", "leases", place, "leaders and what they report", limits)
-        if listed is not None:
+    for place in dict.fromkeys([*places, *(deployed.component.namespace for deployed in components)]):
+        leases_of_place = _list(
+            connection, "coordination.k8s.io/v1", "leases", place, "leaders and what they report", limits
+        )
+        if leases_of_place is not None:
             leases_read.add(place)
-            leases |= {place_of(lease): lease for lease in listed}
-    schedulers = [each for each in components if each.component.role == "scheduler"][:MAX_INSTANCES]
+            leases |= {place_of(lease): lease for lease in leases_of_place}
+    schedulers = [deployed for deployed in components if deployed.component.role == "scheduler"][:MAX_INSTANCES]
     configurations = {
-        place_of(each.deployment): text
-        for each in schedulers
-        if (text := _configuration(connection, each.deployment, limits))
+        place_of(deployed.deployment): text
+        for deployed in schedulers
+        if (text := _configuration(connection, deployed.deployment, limits))
     }
     return Installations(
         server,
@@ -313,12 +319,12 @@ def _components(
     connection: SyncConnection, namespace: str | None, limits: CallerLimits
 ) -> list[DeployedComponent] | None:
     """Schedulers and operators; None where the caller may not list Deployments."""
-    listed = _list(connection, "apps/v1", "deployments", namespace, "replicas, images and plugins", limits)
-    if listed is None:
+    deployments = _list(connection, "apps/v1", "deployments", namespace, "replicas, images and plugins", limits)
+    if deployments is None:
         return None
-    components = ((component_of(deployment), deployment) for deployment in listed)
+    components = ((component_of(deployment), deployment) for deployment in deployments)
     deployed = [DeployedComponent(component, deployment) for component, deployment in components if component]
-    return sorted(deployed, key=lambda each: each.component)
+    return sorted(deployed, key=lambda entry: entry.component)
 
 
 def _list(
@@ -343,7 +349,9 @@ def _bounded(connection: SyncConnection, path: str) -> Iterable[KubeObject]:
 def _configuration(connection: SyncConnection, deployment: KubeObject, limits: CallerLimits) -> str:
     """The text of the ConfigMap that a Deployment mounts; empty where there is none, or it may not be read."""
     volumes = parts(deployment, "spec", "template", "spec", "volumes")
-    name = next((part(each, "configMap").get("name") for each in volumes if each.get("name") == CONFIG_VOLUME), None)
+    name = next(
+        (part(volume, "configMap").get("name") for volume in volumes if volume.get("name") == CONFIG_VOLUME), None
+    )
     if not isinstance(name, str):
         return ""
     namespace = _namespace(deployment)

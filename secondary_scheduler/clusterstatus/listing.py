@@ -86,8 +86,8 @@ def part(content: object, *keys: str) -> KubeObject:
 
 def parts(content: object, *keys: str) -> list[KubeObject]:
     """Return the maps of a list within a map."""
-    listed = part(content, *keys[:-1]).get(keys[-1])
-    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    items = part(content, *keys[:-1]).get(keys[-1])
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def first_names(names: Collection[str]) -> str:
@@ -179,7 +179,7 @@ def _did_you_mean(connection: SyncConnection, kind: str, namespace: str | None, 
     except KubeError:
         return ""
     # A Deployment's pods have its name and more.
-    longer = [each for each in names if each.startswith(f"{name}-")]
+    longer = [candidate for candidate in names if candidate.startswith(f"{name}-")]
     return suggestion(name, names) or suggested(longer)
 
 

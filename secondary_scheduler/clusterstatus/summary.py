@@ -107,8 +107,8 @@ def _rollout(rollout: RolloutStatus, now: datetime) -> str:
 
 
 def _rejectors(plugins: Mapping[str, int] | None, *, wide: bool) -> str:
-    shown = list((plugins or {}).items())[: None if wide else _MAX_REJECTORS]
-    return _listed("; rejected by ", [f"{plugin} {count}" for plugin, count in shown])
+    rejectors = list((plugins or {}).items())[: None if wide else _MAX_REJECTORS]
+    return _listed("; rejected by ", [f"{plugin} {count}" for plugin, count in rejectors])
 
 
 def _load(instance: InstanceStatus) -> Iterator[str]:

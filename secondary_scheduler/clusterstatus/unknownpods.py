@@ -88,7 +88,12 @@ def with_forgotten(pod: KubeObject, answer: DecisionList, key: str) -> DecisionL
         key: namespace and name of the pod.
     """
     placed = next(
-        (each.get("lastTransitionTime") for each in parts(pod, "status", "conditions") if _is_placed(each)), None
+        (
+            condition.get("lastTransitionTime")
+            for condition in parts(pod, "status", "conditions")
+            if _is_placed(condition)
+        ),
+        None,
     )
     leading, since = (answer.history.leading_since, answer.history.since) if answer.history else (None, None)
     forgotten = ForgottenDecision(
@@ -108,7 +113,7 @@ def _anothers(pod: KubeObject, scheduler: str, node: str, schedulers: AskedSched
     if node:
         return f"placed on {node} by {scheduler}, which knows why; {serves}"
     like = suggestion(scheduler, schedulers.scheduler_names)
-    conditions = {each.get("type") for each in parts(pod, "status", "conditions")}
+    conditions = {condition.get("type") for condition in parts(pod, "status", "conditions")}
     untried = ""
     if "PodScheduled" not in conditions:
         untried = f", which has not tried it in {age_of(part(pod, 'metadata').get('creationTimestamp'), now)}"

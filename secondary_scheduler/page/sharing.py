@@ -68,10 +68,10 @@ def scene_of(
     configuration = configured(cluster.minor)
     conditions = Conditions(seed=0, now=now, measured=measured)
     scene, about = decided_scene(_SOURCE, cluster, configuration, conditions, limits=limits)
-    shown = [*remarks, *about]
+    lines = [*remarks, *about]
     if report.invalid:
-        shown.append(f"objects that cannot be used, and are left out: {report.invalid}")
-    return replace(scene, remarks=tuple(shown))
+        lines.append(f"objects that cannot be used, and are left out: {report.invalid}")
+    return replace(scene, remarks=tuple(lines))
 
 
 NOT_READ = frozenset({"Deployment", "PodMetrics"})

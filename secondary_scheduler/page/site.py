@@ -268,8 +268,8 @@ def _caller(request: web.Request) -> PageCaller | None:
             raise Refused(401, "the Authorization header is not a bearer token")
         return PageCaller(token.strip(), site.header_reviewer)
     session = request.cookies.get(COOKIE, "")
-    known = site.sessions.token(session) if session else None
-    return PageCaller(known, site.form_reviewer, session) if known is not None else None
+    session_token = site.sessions.token(session) if session else None
+    return None if session_token is None else PageCaller(session_token, site.form_reviewer, session)
 
 
 def _is_token(text: str) -> bool:
@@ -444,8 +444,8 @@ async def _login(request: web.Request) -> web.Response:
         await _require_for_this_page(site, token, request.remote or "")
     except Refused as refusal:
         return _bare("login.html", refusal.status, audience=AUDIENCE, problem=printable(str(refusal)))
-    if former := request.cookies.get(COOKIE):
-        site.sessions.close(former)
+    if old_session := request.cookies.get(COOKIE):
+        site.sessions.close(old_session)
     session = site.sessions.open(token, site.form_reviewer.user(token))
     response = _to(await _first(request, PageCaller(token, site.form_reviewer, session)))
     response.set_cookie(
@@ -477,8 +477,8 @@ async def _require_for_this_page(site: PageSite, token: str, address: str) -> No
 
 
 async def _logout(request: web.Request) -> web.Response:
-    if former := request.cookies.get(COOKIE):
-        request.app[SITE].sessions.close(former)
+    if session := request.cookies.get(COOKIE):
+        request.app[SITE].sessions.close(session)
     return _forgotten(_to(LOGIN))
 
 

@@ -228,10 +228,10 @@ class LiveAccess:
         """Return the SecondaryScheduler of a Deployment; None without one, and where they may not be read."""
         path = api_path(_SECONDARY_SCHEDULERS, "secondaryschedulers", namespace=namespace)
         try:
-            listed = await self._get(path)
+            body = await self._get(path)
         except Forbidden:
             return None
-        items = (listed or {}).get("items")
+        items = (body or {}).get("items")
         for item in items if isinstance(items, list) else ():
             if isinstance(item, dict) and operand_name(str(_part(item, "metadata").get("name"))) == name:
                 return item

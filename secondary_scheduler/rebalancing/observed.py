@@ -127,8 +127,8 @@ def _of_lease(name: str, lease: Json, now: float) -> Iterator[str]:
 
 
 def _conditions(resource: Json | None) -> list[Json]:
-    listed = _part(resource, "status").get("conditions")
-    return [item for item in listed if isinstance(item, Mapping)] if isinstance(listed, list) else []
+    conditions = _part(resource, "status").get("conditions")
+    return [item for item in conditions if isinstance(item, Mapping)] if isinstance(conditions, list) else []
 
 
 def _part(content: object, *keys: str) -> Json:

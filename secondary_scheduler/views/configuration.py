@@ -76,7 +76,7 @@ def configuration_page(configuration: Configuration, old: Configuration | None) 
 
 def _profile(profile: EffectiveProfile, configuration: Configuration) -> ProfilePage:
     name = profile.scheduler_name
-    beside = next((each.scheduler_name for each in configuration.served if _shadow_of(each) == name), "")
+    live_name = next((profile.scheduler_name for profile in configuration.served if _shadow_of(profile) == name), "")
     points = [point for point in ExtensionPoint if profile.plugins(point)]
     names = {point: {plugin.name for plugin in profile.plugins(point)} for point in points}
     weights = {plugin.name: plugin.weight for plugin in profile.plugins(ExtensionPoint.SCORE)}
@@ -96,8 +96,8 @@ def _profile(profile: EffectiveProfile, configuration: Configuration) -> Profile
         },
         arguments_of(redacted(profile.options.to_dict())),
         profile.left_out,
-        beside,
-        tuple(profile_differences(configuration, beside, name)) if beside and beside != name else (),
+        live_name,
+        tuple(profile_differences(configuration, live_name, name)) if live_name and live_name != name else (),
     )
 
 

@@ -118,8 +118,8 @@ def rejectors_of(decision: PodDecision) -> set[str]:
 def listed(run: SimulationRun, wanted: Filter, page: int) -> Listed:
     """Return a page of the decisions that pass a filter; the last one for a larger number."""
     rows = [decision for decision in run.decisions if wanted.passes(decision)]
-    shown, page, pages = page_of(rows, page)
-    return Listed(shown, len(rows), page, pages)
+    page_rows, page, pages = page_of(rows, page)
+    return Listed(page_rows, len(rows), page, pages)
 
 
 def decision_page(decision: PodDecision, last: int, attempts: Sequence[PodDecision] = ()) -> DecisionPage:

@@ -59,7 +59,7 @@ def node_page(scene: Scene, name: str) -> NodePage | None:
     index = _index(columns, name)
     if index is None:
         return None
-    former = _index(scene.run.before, name) if scene.is_replayed else None
+    recorded = _index(scene.run.before, name) if scene.is_replayed else None
     usage = tuple(
         ResourceUsage(
             resource,
@@ -67,8 +67,8 @@ def node_page(scene: Scene, name: str) -> NodePage | None:
             float(columns.requested[resource][index]),
             tuple((measure, float(columns.shares[measure, resource][index])) for measure in MEASURES),
             {}
-            if former is None
-            else {measure: float(scene.run.before.shares[measure, resource][former]) for measure in MEASURES},
+            if recorded is None
+            else {measure: float(scene.run.before.shares[measure, resource][recorded]) for measure in MEASURES},
         )
         for resource in RESOURCES
     )

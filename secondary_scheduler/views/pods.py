@@ -84,9 +84,9 @@ def listed_pods(scene: Scene, wanted: PodFilter, page: int) -> PodList:
         and (text in row.key.casefold() or text in (row.node or "").casefold())
     ]
     rows.sort(key=lambda row: (row.node is not None, row.key))
-    shown, page, pages = page_of(rows, page)
+    page_rows, page, pages = page_of(rows, page)
     namespaces = sorted({row.namespace for row in every})[:_MAX_NAMESPACES]
-    return PodList(shown, len(rows), len(every), page, pages, namespaces)
+    return PodList(page_rows, len(rows), len(every), page, pages, namespaces)
 
 
 def _waiting(scene: Scene) -> Iterator[PodRow]:
@@ -165,11 +165,13 @@ def other_schedulers(scene: Scene) -> list[tuple[str, int]]:
 def _queue(scene: Scene, result: str, title: str, about: str, page: int) -> WaitingQueue:
     waiting = scene.run.decisions if scene.run.queue is None else scene.run.queue
     rows = [decision for decision in waiting if decision.result == result]
-    shown, page, pages = page_of(rows, page)
+    page_rows, page, pages = page_of(rows, page)
     waits = [decision.waiting for decision in rows if decision.waiting is not None]
     reasons = () if result == PLACED else _reasons(rows)
     hidden = scene.withheld.decisions[result]
-    return WaitingQueue(result, title, about, shown, len(rows), hidden, max(waits, default=None), reasons, page, pages)
+    return WaitingQueue(
+        result, title, about, page_rows, len(rows), hidden, max(waits, default=None), reasons, page, pages
+    )
 
 
 def _reasons(rows: Sequence[PodDecision]) -> tuple[WaitReason, ...]:

@@ -44,7 +44,7 @@ def show_nodes(request: web.Request, scene: Scene) -> FilledTemplate:
     moment = choice(request, "when", ("before", "after"), "after" if scene.is_replayed else "before")
     columns = run.before if moment == "before" else run.after
     keys = nodes.group_keys(columns)
-    shown = {
+    choices = {
         "when": moment,
         "by": choice(request, "by", nodes.MEASURES, nodes.MEASURED if run.load else nodes.REQUESTED),
         "resource": choice(request, "resource", nodes.RESOURCES, "cpu"),
@@ -53,8 +53,10 @@ def show_nodes(request: web.Request, scene: Scene) -> FilledTemplate:
         ),
         "order": choice(request, "order", nodes.ORDERS, "highest"),
     }
-    heat = nodes.heat_map(columns, shown["by"], shown["resource"], shown["group"], shown["order"])
-    return FilledTemplate("nodes.html", "nodes", {"shown": shown, "heat": heat, "keys": keys, "remarks": scene.remarks})
+    heat = nodes.heat_map(columns, choices["by"], choices["resource"], choices["group"], choices["order"])
+    return FilledTemplate(
+        "nodes.html", "nodes", {"shown": choices, "heat": heat, "keys": keys, "remarks": scene.remarks}
+    )
 
 
 def show_node(request: web.Request, scene: Scene) -> FilledTemplate:
@@ -69,8 +71,8 @@ def show_node(request: web.Request, scene: Scene) -> FilledTemplate:
 
 def show_queue(request: web.Request, scene: Scene) -> FilledTemplate:
     """The pods that wait."""
-    shown = pods.queues(scene, page_number(request))
-    return FilledTemplate("queue.html", "queue", {"queues": shown, "others": pods.other_schedulers(scene)})
+    queues = pods.queues(scene, page_number(request))
+    return FilledTemplate("queue.html", "queue", {"queues": queues, "others": pods.other_schedulers(scene)})
 
 
 def show_configuration(request: web.Request, scene: Scene) -> FilledTemplate:
@@ -91,8 +93,8 @@ def show_decisions(request: web.Request, scene: Scene) -> FilledTemplate:
         namespace=choice(request, "namespace", ("", *choices.namespaces), ""),
         plugin=choice(request, "plugin", ("", *choices.plugins), ""),
     )
-    shown = decisions.listed(scene.run, wanted, page_number(request))
-    return FilledTemplate("decisions.html", "decisions", {"wanted": wanted, "choices": choices, "shown": shown})
+    decision_list = decisions.listed(scene.run, wanted, page_number(request))
+    return FilledTemplate("decisions.html", "decisions", {"wanted": wanted, "choices": choices, "shown": decision_list})
 
 
 def show_decision(
@@ -105,8 +107,8 @@ def show_decision(
         when = " at this moment" if scene.is_replayed else ""
         raise web.HTTPNotFound(text=f"there is no decision {number}{when}; the last one is {len(every)}")
     decision = every[int(number) - 1]
-    shown = decisions.decision_page(decision, len(every), attempts_of(decision.pod))
-    return FilledTemplate("decision.html", "decisions", {"shown": shown})
+    page = decisions.decision_page(decision, len(every), attempts_of(decision.pod))
+    return FilledTemplate("decision.html", "decisions", {"shown": page})
 
 
 def asked_pod(request: web.Request) -> tuple[str, str] | None:

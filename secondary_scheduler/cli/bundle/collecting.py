@@ -124,7 +124,7 @@ class BundleCollector:
     def _collect(self, connection: SyncConnection) -> None:
         limits = CallerLimits()
         read = installations_of(self.config, self.namespace, limits, everywhere=False, command="bundle")
-        leases = [each.lease for each in instances_of(read) if each.lease]
+        leases = [instance.lease for instance in instances_of(read) if instance.lease]
         names = {*_deployments(read), *map(name_of, (*leases, *read.resources))}
         own = re.compile(f"(?:{'|'.join(map(re.escape, sorted(names)))}){_GENERATED}(?:-lock)?")
         pods = self._list(connection, "pods", lambda pod: bool(role_of(pod) or own.fullmatch(name_of(pod))), _MAX_PODS)
@@ -137,16 +137,17 @@ class BundleCollector:
         events = self._list(connection, "events", is_about, _MAX_EVENTS)
         config_maps = self._configurations(connection, read)
         configurations = {path: _parsed(config_map) for path, config_map in config_maps.items()}
-        known = KnownSecrets()
+        known_secrets = KnownSecrets()
         for credential in (*_credentials(self.config), *(_credentials(self.asker) if self.asker else ())):
-            known.add(credential)
-        deployments = [each.deployment for each in read.components]
+            known_secrets.add(credential)
+        deployments = [component.deployment for component in read.components]
         raw = (*read.resources, *deployments, *leases, *pods, *events, *config_maps.values(), *configurations.values())
-        for each in raw:
-            known.add_object(each)
+        for content in raw:
+            known_secrets.add_object(content)
         images = {str(image.get("image")) for pod in pods for image in parts(pod, "spec", "containers")}
-        known.spare({self.namespace, *names, *about, *images, *(each.component.image for each in read.components)})
-        secrets = known.secrets()
+        images |= {deployed.component.image for deployed in read.components}
+        known_secrets.spare({self.namespace, *names, *about, *images})
+        secrets = known_secrets.secrets()
         if len(secrets) > MAX_SECRETS:
             # What the API server said so far is not redacted.
             self.problems = [f"everything: left out, there are more than {MAX_SECRETS} values to redact"]
@@ -175,10 +176,10 @@ class BundleCollector:
         items = self._ask(plural, lambda: list(list_items(connection, path, limit=_MAX_LISTED + 1))) or []
         if len(items) > _MAX_LISTED:
             self._note(plural, f"there are more than {_MAX_LISTED}; the rest was not looked at")
-        wanted = sorted(filter(is_wanted, items[:_MAX_LISTED]), key=_time_of)
-        if len(wanted) > most:
-            self._note(plural, f"{len(wanted)} belong to the installation; the newest {most} are here")
-        return wanted[-most:]
+        objects = sorted(filter(is_wanted, items[:_MAX_LISTED]), key=_time_of)
+        if len(objects) > most:
+            self._note(plural, f"{len(objects)} belong to the installation; the newest {most} are here")
+        return objects[-most:]
 
     def _configurations(
         self, connection: SyncConnection, read: Installations
@@ -188,7 +189,7 @@ class BundleCollector:
         folder, config_maps = "configurations", {}
         for place, text in read.configurations.items():
             config_maps[folder, "running", f"{place[1]}.yaml"] = {"data": {CONFIG_KEY: text}}
-        wanted = {str(part(each, "spec").get("schedulerConfig") or "") for each in read.resources} - {""}
+        wanted = {str(part(resource, "spec").get("schedulerConfig") or "") for resource in read.resources} - {""}
         for name in sorted(wanted)[:MAX_INSTANCES]:
             path = (folder, "wanted", f"{name}.yaml")
 
@@ -203,9 +204,10 @@ class BundleCollector:
     def _add_logs(self, connection: SyncConnection, pods: Iterable[KubeObject]) -> None:
         for pod in pods:
             statuses = (*parts(pod, "status", "initContainerStatuses"), *parts(pod, "status", "containerStatuses"))
-            again = {str(each.get("name")) for each in statuses if each.get("restartCount") or each.get("lastState")}
-            for each in (*parts(pod, "spec", "initContainers"), *parts(pod, "spec", "containers")):
-                container = str(each.get("name"))
+            ended = (status for status in statuses if status.get("restartCount") or status.get("lastState"))
+            again = {str(status.get("name")) for status in ended}
+            for spec in (*parts(pod, "spec", "initContainers"), *parts(pod, "spec", "containers")):
+                container = str(spec.get("name"))
                 for previous in (False, True) if container in again else (False,):
                     self._add_log(connection, name_of(pod), container, previous=previous)
 
@@ -230,7 +232,7 @@ class BundleCollector:
             self._add(path, self._redaction.text(whole_lines(log).decode("utf-8", "replace")))
 
     def _add_answers(self, read: Installations) -> None:
-        ours = [each for each in instances_of(read) if each.lease and is_schedulers(each.lease)]
+        ours = [instance for instance in instances_of(read) if instance.lease and is_schedulers(instance.lease)]
         schedulers = schedulers_to_ask(self.config, ours, self.namespace, self.asker)
         if not schedulers:
             self._note("explain", "none of our schedulers is seen to lead here, so that none was asked")
@@ -275,7 +277,7 @@ class BundleCollector:
 
     def _add(self, path: tuple[str, ...], text: str) -> None:
         # Names of objects are text like any other.
-        safe, content = [self._redaction.text(each) for each in path], text.encode("utf-8", "replace")
+        safe, content = [self._redaction.text(name) for name in path], text.encode("utf-8", "replace")
         if self.members.add(*safe, content=content):
             self.say(f"{'/'.join(safe)}: {-(-len(content) // 1024)} KiB")
         else:
@@ -299,14 +301,14 @@ def whole_lines(log: bytes, most: int = _LOG_BYTES, read: int = _READ_BYTES) -> 
 
 def _deployments(read: Installations) -> Iterator[str]:
     """The names of the Deployments of operators and schedulers, and of what an operator makes beside a scheduler."""
-    yield from (each.component.name for each in read.components)
+    yield from (deployed.component.name for deployed in read.components)
     for resource in read.resources:
         operand = operand_name(name_of(resource))
         yield from (operand, f"{operand}{CANARY_SUFFIX}", rebalancer_name(operand))
 
 
-def _time_of(each: KubeObject) -> str:
-    times = (each.get("lastTimestamp"), each.get("eventTime"), part(each, "metadata").get("creationTimestamp"))
+def _time_of(obj: KubeObject) -> str:
+    times = (obj.get("lastTimestamp"), obj.get("eventTime"), part(obj, "metadata").get("creationTimestamp"))
     return next((str(time) for time in times if time), "")
 
 

@@ -81,7 +81,7 @@ def _subjects(call: typer.Context, incomplete: str) -> list[str]:
     if kind is None:
         return []
     names = completers.names(call, f"{kind}s", call.params.get("namespace") or "", name, API_VERSIONS[kind])
-    return [f"{word}{slash}{each}" for each in names]
+    return [f"{word}{slash}{name}" for name in names]
 
 
 def register(parent: typer.Typer) -> None:
@@ -253,7 +253,7 @@ def explain_queue(
     namespaces = list(dict.fromkeys(namespace or [schedulers.config.namespace]))
     if all_namespaces:
         namespaces = []
-    answers = [_about_pods(schedulers, "/debug/queue", each, limit, QueueReport) for each in namespaces or (None,)]
+    answers = [_about_pods(schedulers, "/debug/queue", place, limit, QueueReport) for place in namespaces or (None,)]
     answer = joined_queues(answers, namespaces, limit)
     write(answer, output, queue_lines(answer))
 

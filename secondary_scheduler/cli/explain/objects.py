@@ -61,9 +61,10 @@ def pods_of(connection: SyncConnection, deployment: Mapping[str, Any], namespace
     pods = explained_first(list_items(connection, path, {"labelSelector": selector}, limit=_MAX_PODS))
     if not pods:
         name = part(deployment, "metadata").get("name")
-        failures = (each for each in parts(deployment, "status", "conditions") if each.get("type") == "ReplicaFailure")
-        wanted = part(deployment, "spec").get("replicas", 1)
-        reason = next((str(each.get("message")) for each in failures), f"it wants {wanted}")
+        conditions = parts(deployment, "status", "conditions")
+        failures = (condition for condition in conditions if condition.get("type") == "ReplicaFailure")
+        replicas = part(deployment, "spec").get("replicas", 1)
+        reason = next((str(condition.get("message")) for condition in failures), f"it wants {replicas}")
         raise CommandError(printable(f"deployment {namespace}/{name} has no pods: {reason}"))
     return pods
 
@@ -105,10 +106,10 @@ def _order(item: WaitingPod) -> tuple[float, float, float]:
 def _selector(selector: Mapping[str, Any]) -> str:
     """Return a label selector as a query has it."""
     terms = [f"{key}={value}" for key, value in part(selector, "matchLabels").items()]
-    for each in parts(selector, "matchExpressions"):
-        key, values = each.get("key"), ",".join(map(str, each.get("values") or ()))
+    for expression in parts(selector, "matchExpressions"):
+        key, values = expression.get("key"), ",".join(map(str, expression.get("values") or ()))
         operators = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": str(key)}
-        terms.append(operators.get(str(each.get("operator")), f"!{key}"))
+        terms.append(operators.get(str(expression.get("operator")), f"!{key}"))
     return ",".join(terms)
 
 

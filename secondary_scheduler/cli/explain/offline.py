@@ -108,7 +108,7 @@ def explain_offline(
         if not pending:
             raise CommandError(printable(f"{key}: {_why_absent(offline, namespace, name)}"), ExitCode.INVALID_INPUT)
         simulation = ready.simulation(lambda placement: placement.pod.key == key)
-        outcome = next((each for each in simulation.run(ready.cluster.pending) if each.pod == key), None)
+        outcome = next((candidate for candidate in simulation.run(ready.cluster.pending) if candidate.pod == key), None)
         if outcome is None:
             raise CommandError(printable(f"{key}: nothing was decided about it"), ExitCode.INVALID_INPUT)
         result = "unschedulable" if outcome.node is None else "scheduled"
@@ -216,18 +216,18 @@ def _recorded_pods(objects: RecordedObjects, namespace: str, deployment: str) ->
         CommandError: the snapshot has no such Deployment, or no pod of it.
     """
     title = f"deployment {namespace}/{deployment}"
-    replica_sets = [each for each in objects.of("ReplicaSet") if each.namespace == namespace]
-    sets = {each.name for each in replica_sets if _is_owned(each, "Deployment", {deployment})}
-    names = {each.name for each in objects.of("Deployment") if each.namespace == namespace}
+    replica_sets = [obj for obj in objects.of("ReplicaSet") if obj.namespace == namespace]
+    sets = {obj.name for obj in replica_sets if _is_owned(obj, "Deployment", {deployment})}
+    names = {obj.name for obj in objects.of("Deployment") if obj.namespace == namespace}
     if not sets and deployment not in names:
-        elsewhere = sorted({each.namespace for each in objects.of("Deployment") if each.name == deployment})[:3]
+        elsewhere = sorted({obj.namespace for obj in objects.of("Deployment") if obj.name == deployment})[:3]
         hint = f"; one of this name is in {' and in '.join(elsewhere)}: -n {elsewhere[0]}" if elsewhere else ""
         problem = f"{title}: the snapshot has no such Deployment{hint or suggestion(deployment, names)}"
         raise CommandError(printable(problem), ExitCode.INVALID_INPUT)
     pods: list[KubeObject] = [
-        msgspec.json.decode(each.entry.data)
-        for each in objects.of("Pod")
-        if each.namespace == namespace and _is_owned(each, "ReplicaSet", sets)
+        msgspec.json.decode(obj.entry.data)
+        for obj in objects.of("Pod")
+        if obj.namespace == namespace and _is_owned(obj, "ReplicaSet", sets)
     ]
     if not (ordered := explained_first(pods)):
         raise CommandError(printable(f"{title} has no pods in the snapshot"), ExitCode.INVALID_INPUT)

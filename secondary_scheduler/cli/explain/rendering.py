@@ -271,14 +271,15 @@ def _why_not(answer: WhyNot, *, wide: bool) -> Iterator[str]:
     else:
         without = " beside the pods that are nominated to it; without these it fits" if verdict.nominated else ""
         yield f"  {rejection.plugin} rejects it: {', '.join(rejection.reasons)}{without}"
-    for each in verdict.verdicts:
-        if each.stepped_back:
-            yield f"  {each.plugin} steps back, as no node would be left: {', '.join(each.reasons)}"
-    rows = [[each.plugin, each.point, each.code, ", ".join(each.reasons)] for each in verdict.verdicts if each.objects]
+    for plugin in verdict.verdicts:
+        if plugin.stepped_back:
+            yield f"  {plugin.plugin} steps back, as no node would be left: {', '.join(plugin.reasons)}"
+    objecting = (plugin for plugin in verdict.verdicts if plugin.objects)
+    rows = [[plugin.plugin, plugin.point, plugin.code, ", ".join(plugin.reasons)] for plugin in objecting]
     if len(rows) > 1:
         yield "  Every plugin that rejects it, whatever the others say:"
         yield from (f"    {line}" for line in aligned(rows))
-    if passed := [each.plugin for each in verdict.verdicts if each.code == "Success"]:
+    if passed := [plugin.plugin for plugin in verdict.verdicts if plugin.code == "Success"]:
         yield from textwrap.wrap(
             f"Passed: {', '.join(passed)}", text_width(_WIDTH, 4), initial_indent="  ", subsequent_indent="    "
         )
@@ -394,7 +395,7 @@ def _history(answer: NodeReport) -> Iterator[str]:
             yield f"Rejected by none of the last {decisions} with details."
     if answer.last_chosen:
         yield "Placed there last:"
-        yield from _indented([each.time, each.pod, each.result, each.scheduler_name] for each in answer.last_chosen)
+        yield from _indented([last.time, last.pod, last.result, last.scheduler_name] for last in answer.last_chosen)
 
 
 # Shadow profiles -----------------------------------------------------------------------------------------------------

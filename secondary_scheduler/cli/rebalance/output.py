@@ -140,9 +140,9 @@ def _headline(plan: RebalancePlan, *, several_rounds: bool) -> str:
         return f"{moves}: no node is overloaded ({high})"
     names = ", ".join(before.overloaded[:_MAX_OVERLOADED])
     more = len(before.overloaded) - _MAX_OVERLOADED
-    listed = f"{names} and {more} more" if more > 0 else names
+    overloaded = f"{names} and {more} more" if more > 0 else names
     left = f"; {len(plan.after.overloaded)} after it" if plan.moves and plan.after is not None else ""
-    return printable(f"{moves}: {counted(len(before.overloaded), 'overloaded node')} ({high}): {listed}{left}")
+    return printable(f"{moves}: {counted(len(before.overloaded), 'overloaded node')} ({high}): {overloaded}{left}")
 
 
 def _spread(before: PlanSummary, after: PlanSummary) -> str:

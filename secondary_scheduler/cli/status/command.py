@@ -89,8 +89,8 @@ def _text(document: ClusterStatus, output: FullOutputFormat, *, several: bool = 
 
     wide = output is FullOutputFormat.WIDE
     is_painted = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    shown = lines(document, datetime.now(UTC), wide=wide, paint=_paint if is_painted else unpainted)
-    return "".join(f"{line}\n" for line in fitted(shown))
+    text = lines(document, datetime.now(UTC), wide=wide, paint=_paint if is_painted else unpainted)
+    return "".join(f"{line}\n" for line in fitted(text))
 
 
 def _absence(document: ClusterStatus, namespace: str | None, *, everywhere: bool) -> str:

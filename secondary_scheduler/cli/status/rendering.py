@@ -67,19 +67,19 @@ def _wrapped(text: str) -> list[str]:
 def _conditions(instance: InstanceStatus, now: datetime, *, wide: bool) -> Iterator[str]:
     """A line for each that is not as it should be and no problem, or for all; the others are named."""
     conditions, named = instance.current_conditions, {problem.subject for problem in instance.problems}
-    apart = [each for each in conditions if wide or not (each.is_expected or each.type in named)]
+    apart = [condition for condition in conditions if wide or not (condition.is_expected or condition.type in named)]
     rows = [
         [
-            f"{each.type}={each.status}",
-            age_of(each.since, now),
-            each.reason,
-            " ".join(each.message.split()),
+            f"{condition.type}={condition.status}",
+            age_of(condition.since, now),
+            condition.reason,
+            " ".join(condition.message.split()),
         ]
-        for each in apart
+        for condition in apart
     ]
     if rows:
         yield from aligned(rows)
-    expected = [each.type for each in conditions if each.is_expected]
+    expected = [condition.type for condition in conditions if condition.is_expected]
     if expected and not wide:
         # What an operator wrote that is down itself may have changed since.
         seen = " when the operator last looked" if instance.is_operator_down else ""

@@ -108,7 +108,7 @@ def _read(config: ClientConfig, selector: str, find: Callable[[], Schedulers], k
     pods: PodSums | None = None
     connection = SyncConnection(config, timeout=_TIMEOUT, user_agent="secondary-scheduler/top")
     try:
-        shown = read_nodes(connection, selector)
+        capacities = read_nodes(connection, selector)
         minor = kubernetes_minor(ClusterVersions(server_version(connection)))
         try:
             pods = read_pods(connection, DEFAULT_KUBERNETES if minor is None else nearest_kubernetes(minor))
@@ -125,7 +125,7 @@ def _read(config: ClientConfig, selector: str, find: Callable[[], Schedulers], k
         loads = read_loads(find())
     except CommandError as error:
         missing.append(f"load: {error}")
-    return usage_document(shown, pods, loads, missing, key, datetime.now(UTC))
+    return usage_document(capacities, pods, loads, missing, key, datetime.now(UTC))
 
 
 def _text(document: NodeUsageList, output: FullOutputFormat, *, several: bool) -> str:
@@ -134,5 +134,5 @@ def _text(document: NodeUsageList, output: FullOutputFormat, *, several: bool) -
     from secondary_scheduler.cli.top.rendering import lines
 
     wide = output is FullOutputFormat.WIDE
-    shown = lines(document, wide=wide)
-    return "".join(f"{line}\n" for line in (shown if wide else fitted(shown)))
+    text = lines(document, wide=wide)
+    return "".join(f"{line}\n" for line in (text if wide else fitted(text)))

@@ -129,7 +129,7 @@ def usage_document(
     sources = loads.sources.values()
     return NodeUsageList(
         time=format_time(now),
-        load_sources=tuple(LoadSourceState(each.source, each.fresh, each.age_seconds) for each in sources),
+        load_sources=tuple(LoadSourceState(source.source, source.fresh, source.age_seconds) for source in sources),
         items=tuple(items),
         not_shown=(*missing, *loads.missing),
     )

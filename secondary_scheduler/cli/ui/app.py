@@ -236,8 +236,10 @@ async def _over_time(request: web.Request) -> web.Response:
     site = request.app[SITE]
     assert site.scenes is not None  # the route exists only with them
     resource = choice(request, "resource", nodes.RESOURCES, "cpu")
-    shown = course.timeline(site.scenes.course, site.scenes.replayable.taken_over, resource)
-    return site.page(request, "overtime.html", "over-time", shown=shown, resource=resource, remarks=site.scenes.remarks)
+    timeline = course.timeline(site.scenes.course, site.scenes.replayable.taken_over, resource)
+    return site.page(
+        request, "overtime.html", "over-time", shown=timeline, resource=resource, remarks=site.scenes.remarks
+    )
 
 
 async def _what_if(request: web.Request) -> web.Response:
@@ -282,7 +284,9 @@ async def _what_if_changed(request: web.Request) -> web.Response:
 def _compare(site: Site, scene: Scene, changed: Configuration, over: str) -> whatif.WhatIf:
     stopped = site.stopping.is_set
     if over == whatif.ALL and scene.place_again is not None:
-        before, after = (scene.place_again(each, whatif.LIMITS, stopped) for each in (scene.configuration, changed))
+        before, after = (
+            scene.place_again(configuration, whatif.LIMITS, stopped) for configuration in (scene.configuration, changed)
+        )
         return whatif.compare(before, after)
     return whatif.compare(scene.run, scene.decide(changed, whatif.LIMITS, stopped))
 

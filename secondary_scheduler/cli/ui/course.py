@@ -148,8 +148,8 @@ def replay_course(
     """
     began = time.monotonic()
     every = moments(replayable.recording)
-    wanted = every if until is None else [every[until]]
-    recorded = recorded_frames(replayable.recording, replayable.cluster, configuration, replayable.conditions, wanted)
+    chosen = every if until is None else [every[until]]
+    recorded = recorded_frames(replayable.recording, replayable.cluster, configuration, replayable.conditions, chosen)
     ready = make_ready(copy_cluster(replayable.cluster), configuration, replayable.conditions)
     names = pod_names(replayable.recording)
     watching = _Watching(ready, recorded, limits, began, stopped, scored_nodes(len(names)))
@@ -161,18 +161,18 @@ def replay_course(
         scheduler_names=configuration.scheduler_names,
         report=report,
         against=Against(),
-        moments=wanted,
+        moments=chosen,
         observer=watching,
     ).run()
     if not watching.frames:
-        watching.measured(wanted[0], ready.load, ())
+        watching.measured(chosen[0], ready.load, ())
     return Course(
         configuration,
         tuple(watching.frames),
         watching.histories,
         replayed.recorded_nodes,
         watching.unexplained,
-        len(watching.frames) == len(wanted),
+        len(watching.frames) == len(chosen),
         time.monotonic() - began,
     )
 
@@ -224,7 +224,7 @@ class _Watching:
         columns = node_columns(state, self._ready.configuration, load, moment)
         pods = {info.name: tuple(state.pods_on(info.name)) for info in columns.infos}
         # Most nodes have the same pods as at the moment before: those are kept once.
-        self._pods = {name: former if (former := self._pods.get(name)) == on else on for name, on in pods.items()}
+        self._pods = {name: before if (before := self._pods.get(name)) == on else on for name, on in pods.items()}
         self.frames.append(
             Frame(
                 moment,
@@ -251,7 +251,7 @@ def _fate(decision: PodDecision) -> tuple[str, str | None, str | None]:
 
 
 def _last(attempts: Sequence[PodDecision], moment: float) -> PodDecision | None:
-    return next((each for each in reversed(attempts) if each.moment <= moment), None)
+    return next((attempt for attempt in reversed(attempts) if attempt.moment <= moment), None)
 
 
 def _longer(decision: PodDecision, moment: float) -> float | None:

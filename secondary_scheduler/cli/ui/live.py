@@ -145,8 +145,8 @@ def moved(request: web.Request, scenes: RecordingScenes, root: str) -> str | Non
     if _PARAMETER not in request.query:
         return None
     index = _number(request.query[_PARAMETER], scenes.last)
-    kept = urlencode([(name, value) for name, value in request.query.items() if name != _PARAMETER])
-    return f"{root}/at/{index}{_page(request, root)}{'?' if kept else ''}{kept}"
+    query = urlencode([(name, value) for name, value in request.query.items() if name != _PARAMETER])
+    return f"{root}/at/{index}{_page(request, root)}{'?' if query else ''}{query}"
 
 
 def choice_of(request: web.Request, scenes: RecordingScenes, index: int, root: str) -> MomentChoice:
@@ -154,9 +154,9 @@ def choice_of(request: web.Request, scenes: RecordingScenes, index: int, root: s
     frames = scenes.course.frames
     step = frames[1].time - frames[0].time if len(frames) > 1 else 0.0
     # What is sent with POST has no address of its own to come back to, but the page of its form has.
-    kept = tuple(request.query.items()) if request.method == "GET" else ()
+    query = tuple(request.query.items()) if request.method == "GET" else ()
     action = f"{root}/at/{index}{_page(request, root)}"
-    return MomentChoice(action, kept, index, scenes.last, frames[index].time, frames[0].time, step)
+    return MomentChoice(action, query, index, scenes.last, frames[index].time, frames[0].time, step)
 
 
 def _page(request: web.Request, root: str) -> str:

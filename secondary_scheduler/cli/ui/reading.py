@@ -126,8 +126,8 @@ def read_scene(
     selection = PodSelection(configuration.scheduler_names, taken_over(request.as_scheduler, configuration))
     cluster = build_cluster(objects, report, selection)
     conditions = Conditions(request.seed, request.now, measured)
-    shown = title or ", ".join(Path(file).name if file != "-" else "standard input" for file in request.files)
-    scene, remarks = decided_scene(shown, cluster, configuration, conditions, old=old, limits=limits)
+    source = title or ", ".join(Path(file).name if file != "-" else "standard input" for file in request.files)
+    scene, remarks = decided_scene(source, cluster, configuration, conditions, old=old, limits=limits)
     for line in remarks:
         report.warn(line)
     report.close()

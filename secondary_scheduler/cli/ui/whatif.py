@@ -251,7 +251,7 @@ def _has_effect(leaf: Argument, plugin: str, profile: EffectiveProfile) -> bool:
     """Whether a simulation may depend on an arg: not on the load's source, nor on how a plugin scores that does not."""
     if leaf.path[0] in _SOURCE_ARGS:
         return False
-    if any(each.name == plugin for each in profile.plugins(ExtensionPoint.SCORE)):
+    if any(scoring.name == plugin for scoring in profile.plugins(ExtensionPoint.SCORE)):
         return True
     descriptor = lookup(plugin)
     only_scores = descriptor is not None and descriptor.points <= _SCORING_POINTS
