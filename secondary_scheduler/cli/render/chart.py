@@ -28,7 +28,7 @@ from scheduler.catalog import cluster_role_name, descriptors
 from scheduler.config import LogLevel, Replicas
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.render.directory import MARK, RenderedFile
-from secondary_scheduler.cli.render.manifests import SYNC_WAVE, ImageReference, RenderedObject, dump, heading
+from secondary_scheduler.cli.render.manifests import SYNC_WAVE, ImageReference, Manifest, RenderedObject, dump, heading
 
 NAME = "secondary-scheduler"
 _OPERATOR = "/bin/secondary-scheduler-operator"
@@ -154,7 +154,7 @@ def _helpers(rendered: Sequence[RenderedObject], stack: str) -> str:
     return _HELPERS.replace("ABSENT", " ".join(json.dumps(name) for name in absent)).replace("STACK", stack)
 
 
-def _container(manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _container(manifest: Mapping[str, Any]) -> Manifest:
     (container,) = manifest["spec"]["template"]["spec"]["containers"]
     return dict(container)
 
@@ -196,7 +196,7 @@ class _ChartBuilder:
         """The template of an object."""
         places = ValuePlaces()
         manifest = _with_optional_wave(obj, places)
-        changes: dict[str, Callable[[dict[str, Any], ValuePlaces], dict[str, Any]]] = {
+        changes: dict[str, Callable[[Manifest, ValuePlaces], Manifest]] = {
             "SecondaryScheduler": self._second_scheduler,
             "ConfigMap": self._config,
             "Deployment": self._deployment,
@@ -211,7 +211,7 @@ class _ChartBuilder:
             return f"{condition}\n{text}{{{{- end }}}}\n"
         return text
 
-    def _second_scheduler(self, manifest: dict[str, Any], places: ValuePlaces) -> dict[str, Any]:
+    def _second_scheduler(self, manifest: Manifest, places: ValuePlaces) -> Manifest:
         spec = dict(manifest["spec"])
         for name in ("topology", "resources"):
             spec.pop(name, None)
@@ -225,7 +225,7 @@ class _ChartBuilder:
         spec |= places.optional("tolerations", f"{values}.tolerations")
         return {**manifest, "spec": spec}
 
-    def _config(self, manifest: dict[str, Any], places: ValuePlaces) -> dict[str, Any]:
+    def _config(self, manifest: Manifest, places: ValuePlaces) -> Manifest:
         if manifest["metadata"]["name"] != self._config_map:
             return manifest
         self._configuration = manifest["data"][_CONFIGURATION_KEY]
@@ -236,7 +236,7 @@ class _ChartBuilder:
     def _config_name(self, places: ValuePlaces) -> str:
         return f"{self._config_map.rpartition('-')[0]}-{places.value(_DIGITS)}"
 
-    def _deployment(self, manifest: dict[str, Any], places: ValuePlaces) -> dict[str, Any]:
+    def _deployment(self, manifest: Manifest, places: ValuePlaces) -> Manifest:
         if _command(manifest) == _REBALANCER:
             return self._rebalancer(manifest, places)
         key = _DEPLOYMENTS.get(_command(manifest))
@@ -261,7 +261,7 @@ class _ChartBuilder:
         pod |= places.optional("tolerations", f"{values}.tolerations")
         return {**manifest, "spec": {**manifest["spec"], "template": {**template, "spec": pod}}}
 
-    def _rebalancer(self, manifest: dict[str, Any], places: ValuePlaces) -> dict[str, Any]:
+    def _rebalancer(self, manifest: Manifest, places: ValuePlaces) -> Manifest:
         """It runs the scheduler's image, unless the stack names another, and reads the scheduler's configuration."""
         container, template = _container(manifest), dict(manifest["spec"]["template"])
         if ImageValues.of(container["image"]) == self._image:
@@ -270,7 +270,7 @@ class _ChartBuilder:
         pod["volumes"] = self._volumes(pod["volumes"], places)
         return {**manifest, "spec": {**manifest["spec"], "template": {**template, "spec": pod}}}
 
-    def _volumes(self, volumes: list[dict[str, Any]], places: ValuePlaces) -> list[dict[str, Any]]:
+    def _volumes(self, volumes: list[Manifest], places: ValuePlaces) -> list[Manifest]:
         """Volumes of which one may hold the scheduler's configuration."""
         return [
             {**volume, "configMap": {**volume["configMap"], "name": self._config_name(places)}}
@@ -286,7 +286,7 @@ class _ChartBuilder:
             return argument
         return f"{before}{slash}{self._config_name(places)}"
 
-    def _policy(self, manifest: dict[str, Any], places: ValuePlaces) -> dict[str, Any]:
+    def _policy(self, manifest: Manifest, places: ValuePlaces) -> Manifest:
         """It names the repository that a SecondaryScheduler's image may be of."""
         repository = re.compile(rf"(?<![\w./:@-]){re.escape(self._image.repository)}(?![\w./:@-])")
 
@@ -314,7 +314,7 @@ def _topology(indent: str) -> str:
     return "".join(f"{indent}{line}\n" for line in lines)
 
 
-def _with_optional_wave(obj: RenderedObject, places: ValuePlaces) -> dict[str, Any]:
+def _with_optional_wave(obj: RenderedObject, places: ValuePlaces) -> Manifest:
     def annotation(indent: str) -> str:
         lines = ("{{- if .Values.argocd }}", f'{SYNC_WAVE}: "{obj.wave}"', "{{- end }}")
         return "".join(f"{indent}{line}\n" for line in lines)

@@ -15,6 +15,8 @@ from scheduler.config import split_image
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.render.directory import MARK, RenderedFile
 
+Manifest = dict[str, Any]
+"""An object as it is applied."""
 _UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 _PROVIDERS_ANNOTATIONS = "pulumi.com/"
 _MANAGED_BY = ("app.kubernetes.io/managed-by", "pulumi")
@@ -205,7 +207,7 @@ def _unknown_path(value: Any, path: tuple[str, ...]) -> tuple[str, ...] | None:
     return next((unknown for key, item in pairs if (unknown := _unknown_path(item, (*path, str(key))))), None)
 
 
-def _clean_manifest(inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _clean_manifest(inputs: Mapping[str, Any]) -> Manifest:
     """Without what only Pulumi's provider reads, and in the order in which people write manifests."""
     metadata = dict(inputs.get("metadata") or {})
     if "name" not in metadata:
@@ -268,7 +270,7 @@ def kustomization(rendered: Sequence[RenderedObject], stack: str) -> list[Render
     comments = "".join(obj.comment for obj in rendered if obj.left_out)
     kinds = {obj.kind for obj in written}
     fields = {kind: path for kind, path in FIELDS_OF_KINDS.items() if kind in kinds}
-    content: dict[str, Any] = {
+    content: Manifest = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": [file.path for file in resources],
