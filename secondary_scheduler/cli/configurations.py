@@ -1,4 +1,5 @@
-"""Where a configuration comes from: the file that an option names, else a snapshot, else the installed scheduler."""
+"""What decides on a snapshot: the configuration of the file that an option names, else of the snapshot, else of the
+installed scheduler; and what else decisions depend on."""
 
 from __future__ import annotations
 
@@ -16,12 +17,16 @@ from scheduler.config import (
     load_configuration,
 )
 from secondary_scheduler.cli.errors import CommandError, ExitCode, InputError, printable, printable_lines
-from secondary_scheduler.cli.snapshotoptions import InstalledPlace
+from secondary_scheduler.cli.snapshotoptions import InstalledPlace, SnapshotRequest
 from secondary_scheduler.cli.stackfile import examine_stack, is_stack_file
 from secondary_scheduler.cli.storedconfigurations import InstalledConfiguration, stored_configurations
 from secondary_scheduler.files import read_text
+from secondary_scheduler.simulation.cluster import PodSelection, read_load
+from secondary_scheduler.simulation.documents import read_objects
+from secondary_scheduler.simulation.extenderanswers import read_recording
 from secondary_scheduler.simulation.objects import RecordedObjects
 from secondary_scheduler.simulation.report import InputReport
+from secondary_scheduler.simulation.settingup import Conditions, taken_over
 
 _NAME_LIMIT = 5
 
@@ -123,6 +128,30 @@ def _only(
     problem = "several schedulers" if place.scheduler is None else f"no scheduler {place.scheduler}"
     advice = f"name one with --scheduler, or give {option}"
     raise CommandError(f"{printable(f'{holder} has {problem} ({choices_text})')}; {advice}", ExitCode.USAGE)
+
+
+def selection_of(request: SnapshotRequest, configuration: Configuration) -> PodSelection:
+    """Return whose pods are decided.
+
+    Raises:
+        CommandError: the request names a profile that the configuration has not.
+    """
+    return PodSelection(configuration.scheduler_names, taken_over(request.as_scheduler, configuration))
+
+
+def conditions_of(request: SnapshotRequest, report: InputReport) -> Conditions:
+    """Read what decisions depend on beside configuration and objects.
+
+    Raises:
+        InputError: a file cannot be used.
+    """
+    load, extenders = request.load, request.extender_recording
+    return Conditions(
+        request.seed,
+        request.now,
+        None if load is None else read_load(read_objects(load), load, report),
+        read_recording(extenders, report) if extenders else None,
+    )
 
 
 _LENIENT: Final[dict[str, Any]] = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +31,34 @@ class InstalledPlace:
     def namespace(self) -> str | None:
         """Where to look for it; None: wherever schedulers are."""
         return self.scheduler.partition("/")[0] if self.scheduler is not None else self.within
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRequest:
+    """What to decide on, as the options of a command say.
+
+    Attributes:
+        files: of the snapshot.
+        config: whose profiles decide; None: that of the scheduler at `place`.
+        old: file with a configuration to compare with.
+        load: file with the measured load; None: the snapshot's own.
+        as_scheduler: `NAME` or `NAME=PROFILE`, for pods of other schedulers.
+        seed: of the choice among equally good nodes.
+        now: time of the decisions, seconds since the epoch; None: as the load or the objects say.
+        extender_recording: file with answers of extenders.
+        recording: a recording in place of the files.
+    """
+
+    files: Sequence[str]
+    config: Path | None = None
+    old: Path | None = None
+    load: str | None = None
+    as_scheduler: Sequence[str] = ()
+    seed: int = 0
+    now: float | None = None
+    extender_recording: str | None = None
+    recording: str | None = None
+    place: InstalledPlace = field(default_factory=InstalledPlace)
 
 
 def _scheduler_place(value: str | None) -> str | None:

@@ -14,9 +14,10 @@ from scheduler.answers import DecisionList
 from scheduler.connectionlimits import ConnectionLimits
 from scheduler.observe import bind, in_words, port_of, serving
 from secondary_scheduler.cli.errors import CommandError
+from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.live import LiveCluster
-from secondary_scheduler.cli.ui.reading import SceneRequest, read_recording_scenes, read_scene
+from secondary_scheduler.cli.ui.reading import read_recording_scenes, read_scene
 from secondary_scheduler.clusterstatus.asking import LiveState, summarize_decisions, summarize_metrics
 from secondary_scheduler.clusterstatus.document import status_document
 from secondary_scheduler.clusterstatus.installations import CallerLimits, instances_of, read_installations
@@ -39,7 +40,7 @@ class FakeCluster(LiveCluster):
     answers: list[ClusterStatus | CommandError]
     """What `status` says of it, or why it says nothing: the last one counts."""
 
-    def read(self, request: SceneRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS) -> Scene:
+    def read(self, request: SnapshotRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS) -> Scene:
         return self.scene
 
     def status(self) -> ClusterStatus:
@@ -92,7 +93,7 @@ def status_of(scene: Scene, placed: int = 8, *, alive: bool = True, **answers: A
 
 def running_site(files: Mapping[str, Path]) -> Site:
     """A site of the files of `write_scene`, with a fake cluster behind it."""
-    request = SceneRequest([str(files["snapshot"])], files["config"], files["old"])
+    request = SnapshotRequest([str(files["snapshot"])], files["config"], files["old"])
     scene = read_scene(request, lambda line: None)
     return Site(
         scene, live=FakeCluster(None, None, None, None, None, 10259, None, scene, [status_of(scene)]), request=request
@@ -101,7 +102,7 @@ def running_site(files: Mapping[str, Path]) -> Site:
 
 def recorded_site(files: Mapping[str, Path]) -> Site:
     """A site of the files of `write_recorded_scene`."""
-    request = SceneRequest([], files["config"], files["old"], recording=str(files["recording"]))
+    request = SnapshotRequest([], files["config"], files["old"], recording=str(files["recording"]))
     scenes = read_recording_scenes(request, lambda line: None)
     return Site(scenes.at(scenes.last), scenes=scenes)
 

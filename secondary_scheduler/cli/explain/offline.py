@@ -25,13 +25,12 @@ from scheduler.answers import (
 from scheduler.core import detail_of, explain, judge_node, without_own_use
 from scheduler.engine import node_report, why_not
 from scheduler.framework import PodInfo
-from secondary_scheduler.cli.configurations import chosen_configuration
+from secondary_scheduler.cli.configurations import chosen_configuration, conditions_of, selection_of
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.explain.objects import Subject, explained_first, summary_of
-from secondary_scheduler.cli.explain.request import OfflineRequest
 from secondary_scheduler.cli.output import counted
+from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.clusterstatus.listing import KubeObject, name_of, suggestion
-from secondary_scheduler.simulation.cluster import PodSelection, read_load
 from secondary_scheduler.simulation.deciding import (
     GATED,
     PLACED,
@@ -43,15 +42,12 @@ from secondary_scheduler.simulation.deciding import (
     time_text,
     waited,
 )
-from secondary_scheduler.simulation.documents import read_objects
 from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects, read_recorded
 from secondary_scheduler.simulation.report import InputReport
-from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, load_sources, set_up
+from secondary_scheduler.simulation.settingup import ReadyCluster, load_sources, set_up
 
 _BEST_NODES = 5
 _NOT_AGAIN = "it would not be placed there again; --why-not says why"
-_SEED = 0
-"""As `simulate` without --seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,7 @@ class Offline:
         return not self.report.invalid
 
 
-def read_offline(request: OfflineRequest) -> Offline:
+def read_offline(request: SnapshotRequest) -> Offline:
     """Read a snapshot.
 
     Raises:
@@ -77,16 +73,16 @@ def read_offline(request: OfflineRequest) -> Offline:
     report = InputReport(lambda text: typer.echo(text, err=True))
     objects = read_recorded(request.files, report)
     configuration = chosen_configuration("--config", request.config, request.place, objects, report)
-    selection = PodSelection(configuration.scheduler_names, {})
-    measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
-    conditions = Conditions(_SEED, request.now, measured)
+    conditions = conditions_of(request, report)
     # Whether anything waits matters to those who ask about the queue, and is told there.
-    ready = set_up(configuration, selection, objects, conditions, report, about_pending=False)
+    ready = set_up(
+        configuration, selection_of(request, configuration), objects, conditions, report, about_pending=False
+    )
     return Offline(ready, objects, report)
 
 
 def explain_offline(
-    namespace: str, subject: Subject, node: str | None, request: OfflineRequest
+    namespace: str, subject: Subject, node: str | None, request: SnapshotRequest
 ) -> tuple[DecisionList, bool]:
     """Return the answer about a pod, or about one pod of a Deployment, and what is said of a node, if one is named; and
     whether all objects were valid.
@@ -247,7 +243,7 @@ _QUEUES = {PLACED: "active", UNSCHEDULABLE: "unschedulable", GATED: "gated", UND
 _MAX_SCHEDULERS = 10
 
 
-def queue_offline(request: OfflineRequest, namespaces: Collection[str], limit: int) -> tuple[QueueReport, bool]:
+def queue_offline(request: SnapshotRequest, namespaces: Collection[str], limit: int) -> tuple[QueueReport, bool]:
     """Return what waits in a snapshot, and whether all its objects were valid.
 
     Args:
@@ -287,7 +283,7 @@ def queue_offline(request: OfflineRequest, namespaces: Collection[str], limit: i
     return answer, offline.finish()
 
 
-def node_offline(request: OfflineRequest, name: str, limit: int) -> tuple[NodeReport, bool]:
+def node_offline(request: SnapshotRequest, name: str, limit: int) -> tuple[NodeReport, bool]:
     """Return what a snapshot says of a node, with at most `limit` of the pods that would be placed there, and whether
     all its objects were valid.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +9,7 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.reading import require_single_stdin
-from secondary_scheduler.cli.snapshotoptions import InstalledPlace
+from secondary_scheduler.cli.snapshotoptions import InstalledPlace, SnapshotRequest
 from secondary_scheduler.cli.typed import moment, require_apart, was_typed
 
 _ONLINE = ("scheduler_namespace", "scheduler_pod", "port", "as_service_account")
@@ -28,28 +26,9 @@ NowOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class OfflineRequest:
-    """What to decide on.
-
-    Attributes:
-        files: of the snapshot.
-        config: whose profiles decide.
-        place: of the scheduler whose configuration decides where `config` names none.
-        load: file with the measured load; None: the snapshot's own.
-        now: seconds since the epoch; None: as the load or the objects say.
-    """
-
-    files: Sequence[str]
-    config: Path | None
-    place: InstalledPlace
-    load: str | None
-    now: float | None
-
-
 def offline_request(
     call: typer.Context, snapshot: list[str] | None, config: Path | None, load: str | None, now: str | None
-) -> OfflineRequest | None:
+) -> SnapshotRequest | None:
     """Return what the options ask for; None where a running scheduler is asked.
 
     Raises:
@@ -64,4 +43,5 @@ def offline_request(
     require_single_stdin([*snapshot, load])
     options = call.params
     place = InstalledPlace(options["scheduler"], options["kubeconfig"], options["context"], "explain")
-    return OfflineRequest(snapshot, config, place, load, moment(now, "--now") if now is not None else None)
+    time = moment(now, "--now") if now is not None else None
+    return SnapshotRequest(snapshot, config, load=load, now=time, place=place)

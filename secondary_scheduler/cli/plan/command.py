@@ -10,7 +10,7 @@ import typer
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.kubeoptions import ContextOption, KubeconfigOption
 from secondary_scheduler.cli.output import examples
-from secondary_scheduler.cli.plan.options import Over, PlanFormat, PlanRequest
+from secondary_scheduler.cli.plan.options import Over, PlanFormat, PlanOptions
 from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.snapshotoptions import (
     InstalledPlace,
@@ -18,6 +18,7 @@ from secondary_scheduler.cli.snapshotoptions import (
     MoreFilesArgument,
     SchedulerOption,
     SeedOption,
+    SnapshotRequest,
 )
 from secondary_scheduler.cli.typed import moment, require_apart, was_typed
 from secondary_scheduler.importing import importing
@@ -119,25 +120,13 @@ def plan(
     time = moment(now, "--now") if now is not None else None
     if summary and output not in (PlanFormat.TABLE, PlanFormat.MARKDOWN):
         raise CommandError(f"--summary: is text or Markdown, not -o {output}; leave one of them out", ExitCode.USAGE)
-    request = PlanRequest(
-        old,
-        new,
-        place,
-        files,
-        over,
-        load,
-        seed,
-        time,
-        as_scheduler or [],
-        extender_recording,
-        output,
-        summary,
-        recording,
+    request = SnapshotRequest(
+        files, new, old, load, as_scheduler or (), seed, time, extender_recording, recording, place
     )
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
         from secondary_scheduler.cli.plan.running import run
-    outcome = run(request)
+    outcome = run(request, PlanOptions(over, output, summary))
     if not outcome.valid:
         raise typer.Exit(ExitCode.INVALID_INPUT)
     if outcome.differs:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from pathlib import Path
-
-from secondary_scheduler.cli.snapshotoptions import InstalledPlace
 
 
 class Over(enum.StrEnum):
@@ -28,23 +25,9 @@ class PlanFormat(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PlanRequest:
-    """The options of one call."""
+class PlanOptions:
+    """Which pods are placed, and how the comparison is written; `summary`: only that, as text."""
 
-    old: Path | None
-    new: Path
-    place: InstalledPlace
-    """Of the scheduler whose configuration is the old one where `old` names none."""
-    files: list[str]
     over: Over
-    load: str | None
-    seed: int
-    now: float | None
-    as_scheduler: list[str]
-    """`NAME` or `NAME=PROFILE`."""
-    extender_recording: str | None
     output: PlanFormat
     summary: bool
-    """Only the summary, as text."""
-    recording: str | None = None
-    """A recording in place of `files`."""

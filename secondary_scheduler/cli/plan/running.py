@@ -15,19 +15,18 @@ import typer
 from scheduler.config import Configuration
 from secondary_scheduler.balance import node_figures
 from secondary_scheduler.cli.clusterrecording.reading import Recording, read_recording as read_cluster_recording
-from secondary_scheduler.cli.configurations import chosen_configuration, read_configuration
+from secondary_scheduler.cli.configurations import chosen_configuration, conditions_of, read_configuration, selection_of
 from secondary_scheduler.cli.plan import output as forms
-from secondary_scheduler.cli.plan.options import Over, PlanRequest
+from secondary_scheduler.cli.plan.options import Over, PlanOptions
 from secondary_scheduler.cli.plan.output import PlanResult
 from secondary_scheduler.cli.replaying import Replay, pod_names
+from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.simulation.changing import without_taken_off
-from secondary_scheduler.simulation.cluster import PodSelection, read_load
+from secondary_scheduler.simulation.cluster import PodSelection
 from secondary_scheduler.simulation.comparing import Against, PodPlacement, Side, compare
-from secondary_scheduler.simulation.documents import read_objects
-from secondary_scheduler.simulation.extenderanswers import read_recording
 from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
 from secondary_scheduler.simulation.report import InputReport
-from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, set_up, taken_over
+from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, set_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,48 +59,50 @@ class _SharedInput:
     pod_names: Mapping[str, str] = field(default_factory=dict)
 
 
-def run(request: PlanRequest) -> PlanOutcome:
+def run(request: SnapshotRequest, options: PlanOptions) -> PlanOutcome:
     """Decide for both configurations, compare, and write; what is wrong with the snapshot is reported on stderr."""
     of_files = InputReport(_say)
-    measured = read_load(read_objects(request.load), request.load, of_files) if request.load is not None else None
+    conditions = conditions_of(request, of_files)
     recording = read_cluster_recording(request.recording, of_files) if request.recording is not None else None
     if recording is not None:
         objects = recording.objects_at(-math.inf, of_files)
     else:
         objects = read_recorded(request.files, of_files)
+    assert request.config is not None  # the command demands it
     sides = (
-        chosen_configuration("--old", request.old, request.place, objects, of_files, request.new),
-        read_configuration("--new", request.new, of_files, objects.minor, request.old),
+        chosen_configuration("--old", request.old, request.place, objects, of_files, request.config),
+        read_configuration("--new", request.config, of_files, objects.minor, request.old),
     )
-    recorded = read_recording(request.extender_recording, of_files) if request.extender_recording else None
-    anew = request.over is Over.ALL
-    now = request.now if recording is None else recording.start
-    conditions = Conditions(request.seed, now, measured, recorded, without_taken_off if anew else None)
+    if recording is not None:
+        conditions = replace(conditions, now=recording.start)
+    anew = options.over is Over.ALL
+    if anew:
+        conditions = replace(conditions, adapt_load=without_taken_off)
     names = frozenset(name for side in sides for name in side.scheduler_names)
     names_of_pods = pod_names(recording) if recording is not None else {}
     shared = _SharedInput(objects, conditions, names, recording, names_of_pods)
+    selections = [replace(selection_of(request, side), anew=names if anew else ()) for side in sides]
     of_files.close()
     remarks = _RemarksOfBoth()
     try:
-        old = _decided(sides[0], request, shared, remarks.old, Against())
-        new = _decided(sides[1], request, shared, remarks.new, Against(old.decided))
+        old = _decided(sides[0], selections[0], shared, remarks.old, Against())
+        new = _decided(sides[1], selections[1], shared, remarks.new, Against(old.decided))
     finally:
         remarks.tell()
-    sources = {"old": str(request.old or old.configuration.source), "new": str(request.new)}
-    result = PlanResult(request.over, request.seed, sources, compare(old, new), recording)
-    forms.write(result, sys.stdout.buffer, request.output, summary_only=request.summary)
+    sources = {"old": str(request.old or old.configuration.source), "new": str(request.config)}
+    result = PlanResult(options.over, request.seed, sources, compare(old, new), recording)
+    forms.write(result, sys.stdout.buffer, options.output, summary_only=options.summary)
     return PlanOutcome(bool(result.comparison.differing), not of_files.invalid + remarks.invalid)
 
 
 def _decided(
-    configuration: Configuration, request: PlanRequest, shared: _SharedInput, report: InputReport, against: Against
+    configuration: Configuration, selection: PodSelection, shared: _SharedInput, report: InputReport, against: Against
 ) -> Side:
     """Decide for one side."""
-    profiles, anew = configuration.scheduler_names, request.over is Over.ALL
-    others_pods = taken_over(request.as_scheduler, configuration)
+    profiles = configuration.scheduler_names
     ready = set_up(
         configuration,
-        PodSelection(profiles, others_pods, anew=shared.scheduler_names if anew else ()),
+        selection,
         shared.objects,
         shared.conditions,
         report,
@@ -110,12 +111,12 @@ def _decided(
     )
     undecidable = {pod.key: PodPlacement(pod.scheduler_name, None, pod.reason) for pod in ready.cluster.undecidable}
     if shared.recording is None:
-        return _placed(ready, against, undecidable, anew=anew)
+        return _placed(ready, against, undecidable, anew=bool(selection.anew))
     side = Replay(
         ready,
         shared.recording,
         shared.pod_names,
-        taken_over=others_pods,
+        taken_over=selection.taken_over,
         scheduler_names=shared.scheduler_names,
         report=report,
         against=against,

@@ -21,7 +21,7 @@ from secondary_scheduler.cli.loadoptions import (
 )
 from secondary_scheduler.cli.output import FullOutputFormat, examples
 from secondary_scheduler.cli.reading import require_file, require_single_stdin
-from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceRequest
+from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceOptions
 from secondary_scheduler.cli.rebalance.process import run
 from secondary_scheduler.cli.snapshotoptions import (
     ConfigOption,
@@ -30,6 +30,7 @@ from secondary_scheduler.cli.snapshotoptions import (
     MoreFilesArgument,
     SchedulerOption,
     SeedOption,
+    SnapshotRequest,
 )
 from secondary_scheduler.cli.typed import moment, require_apart, was_typed
 from secondary_scheduler.importing import importing
@@ -129,11 +130,11 @@ def plan(
         origin = load_origin(call, prometheus, watcher, token_file, ca_file, window, allow_insecure)
         live = LiveSource(kubeconfig, context, origin, not assume_scheduler)
     place = InstalledPlace(scheduler, kubeconfig, context, "rebalance")
-    request = RebalanceRequest(config, place, settings, files, live, load, seed, time, rounds, output)
+    request = SnapshotRequest(files, config, load=load, seed=seed, now=time, place=place)
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
         from secondary_scheduler.cli.rebalance.running import run
-    outcome = run(request)
+    outcome = run(request, RebalanceOptions(settings, live, rounds, output))
     if not outcome.valid:
         raise typer.Exit(ExitCode.INVALID_INPUT)
     if outcome.moves:

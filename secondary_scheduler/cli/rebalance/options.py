@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from secondary_scheduler.cli.output import FullOutputFormat
-from secondary_scheduler.cli.snapshotoptions import InstalledPlace
 from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 
 
@@ -21,22 +20,15 @@ class LiveSource:
 
 
 @dataclass(frozen=True, slots=True)
-class RebalanceRequest:
-    """The options of one call.
+class RebalanceOptions:
+    """What else is planned with.
 
     Attributes:
-        files: of the snapshot; none where `live` is read.
-        place: of the scheduler whose configuration decides where `config` names none.
         settings: file with the settings; None for the defaults.
+        live: the cluster to read in place of a snapshot.
     """
 
-    config: Path | None
-    place: InstalledPlace
     settings: Path | None
-    files: list[str]
     live: LiveSource | None
-    load: str | None
-    seed: int
-    now: float | None
     rounds: int
     output: FullOutputFormat

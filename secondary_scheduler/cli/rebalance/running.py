@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import msgspec
 import typer
@@ -21,12 +22,13 @@ from scheduler.kube.client import ClientConfig
 from scheduler.kube.model import DecodeError
 from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds
 from scheduler.load import window_seconds
-from secondary_scheduler.cli.configurations import chosen_configuration
+from secondary_scheduler.cli.configurations import chosen_configuration, conditions_of, selection_of
 from secondary_scheduler.cli.errors import InputError, printable
 from secondary_scheduler.cli.loadoptions import add_load
 from secondary_scheduler.cli.rebalance import output as forms
-from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceRequest
+from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceOptions
 from secondary_scheduler.cli.snapshotfile import cluster_to_read
+from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.clustersnapshot.reading import read_snapshot
 from secondary_scheduler.clusterstatus.installations import (
     CallerLimits,
@@ -54,56 +56,50 @@ from secondary_scheduler.rebalancing import (
     scheduler_health,
     usage_of,
 )
-from secondary_scheduler.simulation.cluster import PodSelection, read_load
-from secondary_scheduler.simulation.documents import Entry, read_objects
+from secondary_scheduler.simulation.documents import Entry
 from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects, read_recorded
 from secondary_scheduler.simulation.report import InputReport, ObjectPlace, with_field
-from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, load_sources, set_up
+from secondary_scheduler.simulation.settingup import ReadyCluster, load_sources, set_up
 
 
-def run(request: RebalanceRequest) -> RebalanceOutcome:
+def run(request: SnapshotRequest, options: RebalanceOptions) -> RebalanceOutcome:
     """Make the plan and write it; what is wrong with the objects is reported on stderr."""
     report = InputReport(_say)
-    settings = _settings(request)
-    measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
-    objects = _live_objects(request.live, report) if request.live is not None else read_recorded(request.files, report)
+    settings, live = _settings(options.settings), options.live
+    conditions = conditions_of(request, report)
+    objects = read_recorded(request.files, report) if live is None else _live_objects(live, report)
     configuration = chosen_configuration("--config", request.config, request.place, objects, report)
-    if request.live is not None:
-        _add_live_load(request.live, objects, configuration, report)
-    now = time.time() if request.now is None and request.live is not None else request.now
+    if live is not None:
+        _add_live_load(live, objects, configuration, report)
+        conditions = replace(conditions, now=time.time() if request.now is None else request.now)
     ready = set_up(
-        configuration,
-        PodSelection(configuration.scheduler_names),
-        objects,
-        Conditions(request.seed, now, measured),
-        report,
-        about_pending=False,
+        configuration, selection_of(request, configuration), objects, conditions, report, about_pending=False
     )
     facts = read_facts(objects, report)
-    health = _health(request, ready, report)
-    plan = make_plan(_situation(ready, settings, facts, health), _oracle(ready), request.rounds)
-    forms.write(plan, sys.stdout.buffer, request.output, several_rounds=request.rounds > 1)
+    health = _health(live, ready, report)
+    plan = make_plan(_situation(ready, settings, facts, health), _oracle(ready), options.rounds)
+    forms.write(plan, sys.stdout.buffer, options.output, several_rounds=options.rounds > 1)
     report.close()
     return RebalanceOutcome(bool(plan.moves), not report.invalid)
 
 
-def _settings(request: RebalanceRequest) -> RebalanceSettings:
-    if request.settings is None:
+def _settings(file: Path | None) -> RebalanceSettings:
+    if file is None:
         return RebalanceSettings()
     # Here, since most calls have no settings of their own.
     from secondary_scheduler.yamltext import documents
 
-    data = read_text(request.settings, option="--settings").encode()
-    contents = [document.content for document in documents(data, str(request.settings))]
+    data = read_text(file, option="--settings").encode()
+    contents = [document.content for document in documents(data, str(file))]
     if len(contents) > 1:
-        raise InputError(f"--settings {request.settings}: holds {len(contents)} documents; give one")
+        raise InputError(f"--settings {file}: holds {len(contents)} documents; give one")
     try:
         return read_rebalance_settings(contents[0] if contents else None)
     except RebalanceSettingsError as error:
         problems = str(error).splitlines()
         for problem in problems[1:]:
-            _say(f"--settings {request.settings}: {problem}")
-        raise InputError(f"--settings {request.settings}: {problems[0]}") from error
+            _say(f"--settings {file}: {problem}")
+        raise InputError(f"--settings {file}: {problems[0]}") from error
 
 
 def _live_objects(live: LiveSource, report: InputReport) -> RecordedObjects:
@@ -126,11 +122,11 @@ def _add_live_load(
         add_load(objects, live.origin, configuration, connection.server, report)
 
 
-def _health(request: RebalanceRequest, ready: ReadyCluster, report: InputReport) -> SchedulerHealth | None:
+def _health(live: LiveSource | None, ready: ReadyCluster, report: InputReport) -> SchedulerHealth | None:
     """Return the health of the scheduler that runs; None on a snapshot, and where it is not to be asked."""
-    if request.live is None or not request.live.ask_scheduler:
+    if live is None or not live.ask_scheduler:
         return None
-    with cluster_to_read(request.live.kubeconfig, request.live.context) as connection:
+    with cluster_to_read(live.kubeconfig, live.context) as connection:
         return read_health(connection, ready.configuration, ready.now, report.warn)
 
 

@@ -10,7 +10,7 @@ from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.kubeoptions import AllNamespacesOption, ContextOption, FullOutputOption, KubeconfigOption
 from secondary_scheduler.cli.output import FullOutputFormat, examples
 from secondary_scheduler.cli.reading import require_single_stdin
-from secondary_scheduler.cli.simulate.options import Detail, SimulateRequest
+from secondary_scheduler.cli.simulate.options import Detail, SimulateOptions
 from secondary_scheduler.cli.snapshotoptions import (
     AsSchedulerOption,
     ConfigOption,
@@ -19,6 +19,7 @@ from secondary_scheduler.cli.snapshotoptions import (
     MoreFilesArgument,
     SchedulerOption,
     SeedOption,
+    SnapshotRequest,
 )
 from secondary_scheduler.cli.typed import moment, require_apart
 from secondary_scheduler.importing import importing
@@ -90,25 +91,22 @@ def simulate(
     time = moment(now, "--now") if now is not None else None
     require_apart(call, "namespace", "all_namespaces")
     require_apart(call, "config", "scheduler", "kubeconfig", "context")
-    request = SimulateRequest(
-        config,
-        InstalledPlace(scheduler, kubeconfig, context),
+    place = InstalledPlace(scheduler, kubeconfig, context)
+    request = SnapshotRequest(
         files,
-        load,
-        pod,
-        seed,
-        time,
-        _detail(detail),
-        preempt,
-        output,
-        as_scheduler or [],
-        namespace,
-        extender_recording,
+        config,
+        load=load,
+        as_scheduler=as_scheduler or (),
+        seed=seed,
+        now=time,
+        extender_recording=extender_recording,
+        place=place,
     )
+    options = SimulateOptions(pod, _detail(detail), preempt, output, namespace)
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
         from secondary_scheduler.cli.simulate.running import run
-    if not run(request):
+    if not run(request, options):
         raise typer.Exit(ExitCode.INVALID_INPUT)
 
 

@@ -13,46 +13,42 @@ import msgspec
 import typer
 
 from scheduler.answers import API_VERSION, SimulatedDecision, SimulatedNode
-from secondary_scheduler.cli.configurations import chosen_configuration
+from secondary_scheduler.cli.configurations import chosen_configuration, conditions_of, selection_of
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import FullOutputFormat, aligned
-from secondary_scheduler.cli.simulate.options import Detail, SimulateRequest
-from secondary_scheduler.simulation.cluster import PodSelection, SimulatedCluster, read_load
+from secondary_scheduler.cli.simulate.options import Detail, SimulateOptions
+from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
+from secondary_scheduler.simulation.cluster import SimulatedCluster
 from secondary_scheduler.simulation.deciding import PodOutcome, Simulation, all_explained, none_explained
-from secondary_scheduler.simulation.documents import read_objects
-from secondary_scheduler.simulation.extenderanswers import read_recording
 from secondary_scheduler.simulation.objects import read_recorded
 from secondary_scheduler.simulation.report import InputReport
-from secondary_scheduler.simulation.settingup import Conditions, set_up, taken_over
+from secondary_scheduler.simulation.settingup import set_up
 
 
-def run(request: SimulateRequest) -> bool:
+def run(request: SnapshotRequest, options: SimulateOptions) -> bool:
     """Decide and write; false when the snapshot holds an invalid object, which is reported on stderr."""
     report = InputReport(lambda text: typer.echo(text, err=True))
-    _decide(request, report)
+    _decide(request, options, report)
     report.close()
     return not report.invalid
 
 
-def _decide(request: SimulateRequest, report: InputReport) -> None:
-    objects = read_recorded(request.files, report, pod_file=request.pod)
+def _decide(request: SnapshotRequest, options: SimulateOptions, report: InputReport) -> None:
+    objects = read_recorded(request.files, report, pod_file=options.pod)
     configuration = chosen_configuration("--config", request.config, request.place, objects, report)
-    selection = PodSelection(configuration.scheduler_names, taken_over(request.as_scheduler, configuration))
-    measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
-    recorded = read_recording(request.extender_recording, report) if request.extender_recording else None
-    conditions = Conditions(request.seed, request.now, measured, recorded)
+    selection, conditions = selection_of(request, configuration), conditions_of(request, report)
     ready = set_up(configuration, selection, objects, conditions, report)
-    simulation = ready.simulation(all_explained if _shows_matrix(request) else none_explained, preempt=request.preempt)
+    simulation = ready.simulation(all_explained if _shows_matrix(options) else none_explained, preempt=options.preempt)
     outcomes = _outcomes(simulation, ready.cluster)
-    if request.namespace is not None:
-        outcomes = _of_namespace(outcomes, request.namespace, report)
-    _write(outcomes, request.output, request.detail, sys.stdout.buffer)
+    if options.namespace is not None:
+        outcomes = _of_namespace(outcomes, options.namespace, report)
+    _write(outcomes, options.output, options.detail, sys.stdout.buffer)
 
 
-def _shows_matrix(request: SimulateRequest) -> bool:
-    if request.output.is_document:
-        return request.detail != "none"
-    return request.output is FullOutputFormat.WIDE
+def _shows_matrix(options: SimulateOptions) -> bool:
+    if options.output.is_document:
+        return options.detail != "none"
+    return options.output is FullOutputFormat.WIDE
 
 
 def _outcomes(simulation: Simulation, cluster: SimulatedCluster) -> Iterator[PodOutcome]:

@@ -17,9 +17,10 @@ from aiohttp import web
 from scheduler import __version__
 from scheduler.config import Configuration
 from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui import course, live, whatif
 from secondary_scheduler.cli.ui.live import LiveCluster
-from secondary_scheduler.cli.ui.reading import RecordingScenes, SceneRequest
+from secondary_scheduler.cli.ui.reading import RecordingScenes
 from secondary_scheduler.views import nodes, rendering
 from secondary_scheduler.views.asking import BadQuery, choice, read_form
 from secondary_scheduler.views.guarding import HEADERS, MAX_BODY, Handler, Refused, check_form, host_of
@@ -80,7 +81,7 @@ class Site:
     """
 
     scene: Scene
-    request: SceneRequest | None = None
+    request: SnapshotRequest | None = None
     live: LiveCluster | None = None
     scenes: RecordingScenes | None = None
     token: str = field(default_factory=new_token)

@@ -125,10 +125,10 @@ def ui(
         raise CommandError(f"{typed}: of a running cluster; leave out {files_option}", ExitCode.USAGE)
     with importing():
         # Here, not above: it takes longer than all the rest of the command line, and mistakes in it need none of this.
-        from secondary_scheduler.cli.ui.reading import SceneRequest
+        from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
         from secondary_scheduler.cli.ui.serving import serve_cluster, serve_recording, serve_snapshot
     place = InstalledPlace(scheduler, kubeconfig, context, "ui", scheduler_namespace)
-    request = SceneRequest(files, config, old, load, as_scheduler or (), seed, recording=recording, place=place)
+    request = SnapshotRequest(files, config, old, load, as_scheduler or (), seed, recording=recording, place=place)
     if recording is not None:
         serve_recording(request, port)
         return

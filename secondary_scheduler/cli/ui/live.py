@@ -23,7 +23,8 @@ from aiohttp import web
 from secondary_scheduler.cli.schedulers import UnknownPodError, find_schedulers
 from secondary_scheduler.cli.serviceaccounts import asking_as
 from secondary_scheduler.cli.snapshotfile import cluster_to_read, take_snapshot
-from secondary_scheduler.cli.ui.reading import RecordingScenes, SceneRequest, read_scene
+from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
+from secondary_scheduler.cli.ui.reading import RecordingScenes, read_scene
 from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 from secondary_scheduler.clusterstatus.document import read_status
 from secondary_scheduler.clusterstatus.status import ClusterStatus
@@ -56,7 +57,7 @@ class LiveCluster:
     scheduler_port: int
     account: str | None
 
-    def read(self, request: SceneRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS) -> Scene:
+    def read(self, request: SnapshotRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS) -> Scene:
         """Take a snapshot and decide on it; the file that it is written to exists no longer than that takes.
 
         Raises:

@@ -4,56 +4,34 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from scheduler.config import Configuration, default_configuration
 from secondary_scheduler.cli.clusterrecording.reading import read_recording
-from secondary_scheduler.cli.configurations import NoConfigurationError, chosen_configuration, read_configuration
+from secondary_scheduler.cli.configurations import (
+    NoConfigurationError,
+    chosen_configuration,
+    conditions_of,
+    read_configuration,
+    selection_of,
+)
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.cli.snapshotoptions import InstalledPlace
+from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui.course import Course, Replayable, replay_course
 from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 from secondary_scheduler.simulation.changing import without_taken_off
-from secondary_scheduler.simulation.cluster import PodSelection, build_cluster, read_load
-from secondary_scheduler.simulation.documents import read_objects
+from secondary_scheduler.simulation.cluster import build_cluster
 from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
 from secondary_scheduler.simulation.remarks import remarks
 from secondary_scheduler.simulation.report import InputReport
-from secondary_scheduler.simulation.settingup import Conditions, taken_over
+from secondary_scheduler.simulation.settingup import Conditions
 from secondary_scheduler.views.runs import Limits, SimulationRun, run_simulation
 from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene, decided_scene
 
 
-@dataclass(frozen=True, slots=True)
-class SceneRequest:
-    """What to read.
-
-    Attributes:
-        files: of the snapshot.
-        config: file with the configuration; None for that of the scheduler at `place`.
-        old: file with a configuration to compare with.
-        load: file with the load; None for the snapshot's own.
-        as_scheduler: `NAME` or `NAME=PROFILE`, as for `simulate`.
-        seed: of the choice among equally good nodes.
-        now: time of the decisions, seconds since the epoch; None: as the load or the objects say.
-        recording: a recording in place of the files.
-        place: of the scheduler whose configuration decides where `config` names none.
-    """
-
-    files: Sequence[str]
-    config: Path | None = None
-    old: Path | None = None
-    load: str | None = None
-    as_scheduler: Sequence[str] = ()
-    seed: int = 0
-    now: float | None = None
-    recording: str | None = None
-    place: InstalledPlace = field(default_factory=InstalledPlace)
-
-
-def deciding_configuration(request: SceneRequest, objects: RecordedObjects, report: InputReport) -> Configuration:
+def deciding_configuration(request: SnapshotRequest, objects: RecordedObjects, report: InputReport) -> Configuration:
     """Return the configuration that decides; kube-scheduler's default one where there is no other, which is reported.
 
     Raises:
@@ -70,7 +48,7 @@ def deciding_configuration(request: SceneRequest, objects: RecordedObjects, repo
         return default_configuration(allow_default_scheduler_name=True, cluster_minor=objects.minor)
 
 
-def old_configuration(request: SceneRequest, objects: RecordedObjects, report: InputReport) -> Configuration | None:
+def old_configuration(request: SnapshotRequest, objects: RecordedObjects, report: InputReport) -> Configuration | None:
     """Return the configuration to compare with; None without one.
 
     Raises:
@@ -93,7 +71,7 @@ def kept_report(say: Callable[[str], None]) -> tuple[InputReport, list[str]]:
 
 
 def read_scene(
-    request: SceneRequest,
+    request: SnapshotRequest,
     say: Callable[[str], None],
     limits: Limits = DEFAULT_LIMITS,
     title: str = "",
@@ -122,10 +100,8 @@ def read_scene(
         from secondary_scheduler.cli.loadoptions import add_load
 
         add_load(objects, origin, configuration, title, report)
-    measured = read_load(read_objects(request.load), request.load, report) if request.load is not None else None
-    selection = PodSelection(configuration.scheduler_names, taken_over(request.as_scheduler, configuration))
+    selection, conditions = selection_of(request, configuration), conditions_of(request, report)
     cluster = build_cluster(objects, report, selection)
-    conditions = Conditions(request.seed, request.now, measured)
     source = title or ", ".join(Path(file).name if file != "-" else "standard input" for file in request.files)
     scene, remarks = decided_scene(source, cluster, configuration, conditions, old=old, limits=limits)
     for line in remarks:
@@ -195,7 +171,7 @@ class RecordingScenes:
 
 
 def read_recording_scenes(
-    request: SceneRequest, say: Callable[[str], None], limits: Limits = REPLAY_LIMITS
+    request: SnapshotRequest, say: Callable[[str], None], limits: Limits = REPLAY_LIMITS
 ) -> RecordingScenes:
     """Read a recording, and replay it.
 
@@ -214,10 +190,9 @@ def read_recording_scenes(
     objects = recording.objects_at(-math.inf, report)
     configuration = deciding_configuration(request, objects, report)
     old = old_configuration(request, objects, report)
-    selection = PodSelection(configuration.scheduler_names, taken_over(request.as_scheduler, configuration))
+    selection = selection_of(request, configuration)
     cluster = build_cluster(objects, report, selection)
-    conditions = Conditions(request.seed, recording.start)
-    replayable = Replayable(recording, cluster, conditions, taken_over(request.as_scheduler, configuration))
+    replayable = Replayable(recording, cluster, Conditions(request.seed, recording.start), selection.taken_over)
     course = replay_course(replayable, configuration, limits, report=report)
     for line in (
         *recording.gaps,

@@ -11,9 +11,10 @@ import typer
 from scheduler.connectionlimits import ConnectionLimits
 from scheduler.observe import bind, in_words, port_of, serving
 from secondary_scheduler.cli.errors import CommandError, Interrupted, printable
+from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui.app import ADDRESS, Site, application
 from secondary_scheduler.cli.ui.live import LiveCluster
-from secondary_scheduler.cli.ui.reading import SceneRequest, read_recording_scenes, read_scene
+from secondary_scheduler.cli.ui.reading import read_recording_scenes, read_scene
 
 _SHUTDOWN_SECONDS = 3.0
 """For answers that are under way."""
@@ -21,7 +22,7 @@ _LIMITS: Final = ConnectionLimits(per_address=None)
 """Everybody on this machine has one address."""
 
 
-def serve_snapshot(request: SceneRequest, port: int) -> None:
+def serve_snapshot(request: SnapshotRequest, port: int) -> None:
     """Read a snapshot, and serve its pages.
 
     Raises:
@@ -31,7 +32,7 @@ def serve_snapshot(request: SceneRequest, port: int) -> None:
     _serve_site(Site(read_scene(request, _say)), port)
 
 
-def serve_recording(request: SceneRequest, port: int) -> None:
+def serve_recording(request: SnapshotRequest, port: int) -> None:
     """Read a recording, replay it, and serve its pages.
 
     Raises:
@@ -44,7 +45,7 @@ def serve_recording(request: SceneRequest, port: int) -> None:
     _serve_until_stopped(Site(scenes.at(scenes.last), scenes=scenes), port)
 
 
-def serve_cluster(cluster: LiveCluster, request: SceneRequest, port: int) -> None:
+def serve_cluster(cluster: LiveCluster, request: SnapshotRequest, port: int) -> None:
     """Take a snapshot of a cluster, and serve its pages, on which others can be taken.
 
     Raises:

@@ -15,8 +15,8 @@ from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli import connecting, snapshotfile
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.installedconfigurations import running_configurations, running_documents
-from secondary_scheduler.cli.snapshotoptions import InstalledPlace
-from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
+from secondary_scheduler.cli.snapshotoptions import InstalledPlace, SnapshotRequest
+from secondary_scheduler.cli.ui.reading import read_scene
 from secondary_scheduler.clustersnapshot.reading import SnapshotObject
 from secondary_scheduler.clusterstatus import installations
 from secondary_scheduler.views.scenes import Scene
@@ -351,7 +351,7 @@ def test_a_version_that_the_stack_names_stays_and_the_difference_is_told(
 
 def scene(bench: Bench, *objects: dict[str, Any], place: InstalledPlace | None = None) -> Scene:
     snapshot = bench.write("cluster.json", json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    return read_scene(SceneRequest([str(snapshot)], place=place or InstalledPlace(command="ui")), lambda _: None)
+    return read_scene(SnapshotRequest([str(snapshot)], place=place or InstalledPlace(command="ui")), lambda _: None)
 
 
 def test_the_pages_decide_with_what_the_cluster_runs_and_say_so(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:

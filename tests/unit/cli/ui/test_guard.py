@@ -10,8 +10,9 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
+from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui.app import Site, application, new_token
-from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
+from secondary_scheduler.cli.ui.reading import read_scene
 from secondary_scheduler.views import nodes
 from tests.support.scenes import write_scene
 
@@ -19,7 +20,7 @@ from tests.support.scenes import write_scene
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     files = write_scene(tmp_path_factory.mktemp("scene"), 3, 2)
-    return Site(read_scene(SceneRequest([str(files["snapshot"])], files["config"]), lambda line: None))
+    return Site(read_scene(SnapshotRequest([str(files["snapshot"])], files["config"]), lambda line: None))
 
 
 @pytest.fixture

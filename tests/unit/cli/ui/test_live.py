@@ -18,10 +18,10 @@ from scheduler.answers import DecisionList
 from scheduler.kube.client import ClientConfig, KubeError
 from secondary_scheduler.cli import app, snapshotfile
 from secondary_scheduler.cli.errors import CommandError
+from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui import live
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.live import LiveCluster
-from secondary_scheduler.cli.ui.reading import SceneRequest
 from tests.support.answers import decision, decisions, tried_again
 from tests.support.scenes import CONFIGURATION, snapshot_items
 
@@ -106,7 +106,7 @@ def visible(text: str) -> str:
 async def pages(cluster: FakeCluster, tmp_path: Path) -> AsyncIterator[Pages]:
     config = tmp_path / "config.yaml"
     config.write_text(CONFIGURATION)
-    request = SceneRequest([], config)
+    request = SnapshotRequest([], config)
     reached = LiveCluster(None, None, None, "scheduler-namespace", None, 10259, None)
     site = Site(reached.read(request, lambda line: None), request, reached)
     async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui.app import Site, application
-from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
+from secondary_scheduler.cli.ui.reading import read_scene
 from secondary_scheduler.simulation.deciding import GATED, PLACED, RESULTS, UNSCHEDULABLE
 from secondary_scheduler.views.scenes import Scene
 from tests.support.scenes import HOSTILE, write_scene
@@ -24,7 +25,7 @@ OF_FILES = tuple(view for view in (*VIEWS, HOSTILE_LABEL) if not view.running)
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     files = write_scene(tmp_path_factory.mktemp("scene"), NODES, PENDING, hostile=True)
-    return read_scene(SceneRequest([str(files["snapshot"])], files["config"], files["old"]), lambda line: None)
+    return read_scene(SnapshotRequest([str(files["snapshot"])], files["config"], files["old"]), lambda line: None)
 
 
 @pytest.fixture
@@ -241,7 +242,7 @@ async def test_the_queue_counts_reasons_by_pods_and_nodes(scene: Scene, pages: P
 
 async def test_the_queue_says_how_many_pods_other_schedulers_have(tmp_path: Path) -> None:
     files = write_scene(tmp_path, 3, 6)
-    pages_of_others = Site(read_scene(SceneRequest([str(files["snapshot"])]), lambda line: None))
+    pages_of_others = Site(read_scene(SnapshotRequest([str(files["snapshot"])]), lambda line: None))
     async with TestClient(TestServer(application(pages_of_others), host="127.0.0.1")) as client:
         text = visible(await Pages(client, pages_of_others).get("/queue"))
     assert "Of other schedulers 6" in text
@@ -274,7 +275,7 @@ async def test_a_token_in_the_configuration_is_shown_nowhere(tmp_path: Path) -> 
     written = files["config"].read_text().replace("type: Prometheus,", "type: Prometheus, token: secret-canary,")
     assert "secret-canary" in written
     files["config"].write_text(written)
-    site = Site(read_scene(SceneRequest([str(files["snapshot"])], files["config"], files["old"]), lambda line: None))
+    site = Site(read_scene(SnapshotRequest([str(files["snapshot"])], files["config"], files["old"]), lambda line: None))
     async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
         for path in ("/configuration", "/nodes", "/decisions/1"):
             assert "secret-canary" not in await Pages(client, site).get(path)
@@ -345,7 +346,7 @@ async def test_every_page_has_landmarks_one_heading_and_captions(pages: Pages) -
 
 async def test_five_thousand_nodes_make_a_page_of_less_than_a_megabyte(tmp_path: Path) -> None:
     files = write_scene(tmp_path, 5000, 3)
-    site = Site(read_scene(SceneRequest([str(files["snapshot"])], files["config"]), lambda line: None))
+    site = Site(read_scene(SnapshotRequest([str(files["snapshot"])], files["config"]), lambda line: None))
     async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
         pages = Pages(client, site)
         text = await pages.get("/nodes")

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui.app import Site, application
-from secondary_scheduler.cli.ui.reading import RecordingScenes, SceneRequest, read_recording_scenes
+from secondary_scheduler.cli.ui.reading import RecordingScenes, read_recording_scenes
 from secondary_scheduler.simulation.deciding import PLACED, UNSCHEDULABLE
 from secondary_scheduler.views.runs import Limits
 from tests.support.recordedscenes import write_recorded_scene
@@ -42,14 +43,14 @@ class Pages:
 def read(directory: Path, recording: MadeRecording, limits: Limits | None = None, end: float = 60) -> RecordingScenes:
     (directory / "config.yaml").write_text(CONFIGURATION)
     file = recording.write(directory / "cluster.recording", end=end)
-    request = SceneRequest([], directory / "config.yaml", recording=str(file))
+    request = SnapshotRequest([], directory / "config.yaml", recording=str(file))
     return read_recording_scenes(request, lambda line: None, *([limits] if limits is not None else []))
 
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> RecordingScenes:
     files = write_recorded_scene(tmp_path_factory.mktemp("recorded"), NODES, ARRIVING, hostile=True)
-    request = SceneRequest([], files["config"], files["old"], recording=str(files["recording"]))
+    request = SnapshotRequest([], files["config"], files["old"], recording=str(files["recording"]))
     return read_recording_scenes(request, lambda line: None)
 
 

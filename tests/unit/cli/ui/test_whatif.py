@@ -13,9 +13,10 @@ import yaml
 from aiohttp.test_utils import TestClient, TestServer
 
 from scheduler.config import Configuration, differences, load_configuration
+from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui import whatif
 from secondary_scheduler.cli.ui.app import Site, application
-from secondary_scheduler.cli.ui.reading import SceneRequest, read_scene
+from secondary_scheduler.cli.ui.reading import read_scene
 from secondary_scheduler.views.runs import Limits
 from secondary_scheduler.views.scenes import Scene
 from tests.support.scenes import write_scene
@@ -42,7 +43,7 @@ async def client(scene: Scene) -> AsyncIterator[tuple[TestClient, Site]]:
 
 
 def read(files: dict[str, Path], config: Path | None = None) -> Scene:
-    return read_scene(SceneRequest([str(files["snapshot"])], config or files["config"]), lambda line: None)
+    return read_scene(SnapshotRequest([str(files["snapshot"])], config or files["config"]), lambda line: None)
 
 
 async def post(client: tuple[TestClient, Site], **fields: str) -> tuple[int, str]:
