@@ -9,7 +9,7 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.output import examples
-from secondary_scheduler.cli.reading import choose_flavour, require_writable
+from secondary_scheduler.cli.typed import choose_flavour, require_writable
 from secondary_scheduler.files import read_text
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import typer
 
 from scheduler.config import Configuration
 from secondary_scheduler.cli.errors import CommandError, ExitCode
-from secondary_scheduler.cli.reading import require_file
-from secondary_scheduler.cli.typed import require_apart, was_typed
+from secondary_scheduler.cli.typed import require_apart, require_file, was_typed
 from secondary_scheduler.clustersnapshot.measuring import LoadOrigin, as_scheduled
 from secondary_scheduler.clustersnapshot.reading import load_document
 from secondary_scheduler.simulation.documents import Entry

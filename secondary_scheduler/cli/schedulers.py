@@ -169,8 +169,7 @@ def find_schedulers(
         CommandError: there is none, or the cluster does not say.
     """
     from scheduler.kube.client import ConfigError
-    from secondary_scheduler.cli.connecting import load_connection
-    from secondary_scheduler.cli.serviceaccounts import asking_as
+    from secondary_scheduler.cli.connecting import asking_as, load_connection
 
     try:
         config = load_connection(kubeconfig, context)

@@ -21,8 +21,7 @@ from secondary_scheduler.cli.loadoptions import (
     load_origin,
 )
 from secondary_scheduler.cli.output import examples
-from secondary_scheduler.cli.reading import require_writable
-from secondary_scheduler.cli.typed import duration, was_typed
+from secondary_scheduler.cli.typed import duration, require_writable, was_typed
 from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import typer
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.kubeoptions import FullOutputOption
 from secondary_scheduler.cli.output import FullOutputFormat, document_text, examples
-from secondary_scheduler.cli.reading import choose_flavour, require_single_stdin
+from secondary_scheduler.cli.typed import choose_flavour, require_single_stdin
 from secondary_scheduler.files import read_text
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from secondary_scheduler.cli.kubeoptions import (
     OnlyNamespaceOption,
 )
 from secondary_scheduler.cli.output import examples
-from secondary_scheduler.cli.reading import require_writable
-from secondary_scheduler.cli.typed import duration
+from secondary_scheduler.cli.typed import duration, require_writable
 
 _EXAMPLES = examples("bundle", "bundle --since 1h --file incident.tar.gz", "bundle --context prod -n batch")
 _MAX_SINCE_LENGTH = 365 * 86_400.0
@@ -57,9 +56,8 @@ def bundle(
     from scheduler.kube.client import ConfigError, KubeError
     from secondary_scheduler.cli.bundle.archive import write_archive
     from secondary_scheduler.cli.bundle.collecting import BundleCollector
-    from secondary_scheduler.cli.connecting import load_connection
+    from secondary_scheduler.cli.connecting import asking_as, load_connection
     from secondary_scheduler.cli.refusals import refusal
-    from secondary_scheduler.cli.serviceaccounts import asking_as
 
     def say(text: str) -> None:
         typer.echo(printable(text), err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import quote
 
@@ -10,12 +11,6 @@ from typer.core import TyperGroup
 
 from secondary_scheduler.cli import completers
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
-from secondary_scheduler.cli.explain.request import (
-    LoadOption,
-    NowOption,
-    SnapshotOption,
-    offline_request,
-)
 from secondary_scheduler.cli.kubeoptions import (
     AllNamespacesOption,
     AsServiceAccountOption,
@@ -30,13 +25,49 @@ from secondary_scheduler.cli.kubeoptions import (
 )
 from secondary_scheduler.cli.output import FullOutputFormat, examples
 from secondary_scheduler.cli.schedulers import PORT, Schedulers, UnknownPodError, find_schedulers
-from secondary_scheduler.cli.snapshotoptions import ConfigOption, SchedulerOption
-from secondary_scheduler.cli.typed import require_apart
+from secondary_scheduler.cli.snapshotoptions import ConfigOption, InstalledPlace, SchedulerOption, SnapshotRequest
+from secondary_scheduler.cli.typed import moment, require_apart, require_single_stdin, was_typed
 from secondary_scheduler.importing import importing
 
 if TYPE_CHECKING:
     from scheduler.answers import DecisionList, Document
     from secondary_scheduler.cli.explain.objects import Subject
+
+
+_ONLINE = ("scheduler_namespace", "scheduler_pod", "port", "as_service_account")
+
+SnapshotOption = Annotated[
+    list[str] | None,
+    typer.Option("--snapshot", metavar="FILE", help="Ask no scheduler but decide on this snapshot; repeatable."),
+]
+LoadOption = Annotated[
+    str | None, typer.Option("--load", metavar="FILE", help="With --snapshot: measured load, as of simulate.")
+]
+NowOption = Annotated[
+    str | None, typer.Option("--now", metavar="TIME", help="With --snapshot: time of the decision, as of simulate.")
+]
+
+
+def offline_request(
+    call: typer.Context, snapshot: list[str] | None, config: Path | None, load: str | None, now: str | None
+) -> SnapshotRequest | None:
+    """Return what the options ask for; None where a running scheduler is asked.
+
+    Raises:
+        CommandError: options that exclude each other, or one that is missing.
+    """
+    if not snapshot:
+        if silenced := was_typed(call, "config", "scheduler", "load", "now"):
+            raise CommandError(f"{silenced}: only with --snapshot", ExitCode.USAGE)
+        return None
+    require_apart(call, "snapshot", *_ONLINE)
+    require_apart(call, "config", "scheduler", "kubeconfig", "context")
+    require_single_stdin([*snapshot, load])
+    options = call.params
+    place = InstalledPlace(options["scheduler"], options["kubeconfig"], options["context"], "explain")
+    time = moment(now, "--now") if now is not None else None
+    return SnapshotRequest(snapshot, config, load=load, now=time, place=place)
+
 
 _POD_EXAMPLES = (
     "explain pod web-1 -n shop",

@@ -14,7 +14,7 @@ from secondary_scheduler.cli.errors import ExitCode
 from secondary_scheduler.cli.fleet.results import FleetPlan, FleetResult, Operation, StackResult, exit_code
 from secondary_scheduler.cli.kubeoptions import FullOutputOption
 from secondary_scheduler.cli.output import FullOutputFormat, document_text, examples
-from secondary_scheduler.cli.reading import require_writable
+from secondary_scheduler.cli.typed import require_writable
 
 if TYPE_CHECKING:
     from secondary_scheduler.cli.fleet.project import FleetStack, Project

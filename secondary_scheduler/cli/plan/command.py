@@ -11,7 +11,6 @@ from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.kubeoptions import ContextOption, KubeconfigOption
 from secondary_scheduler.cli.output import examples
 from secondary_scheduler.cli.plan.options import Over, PlanFormat, PlanOptions
-from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.snapshotoptions import (
     InstalledPlace,
     LoadOption,
@@ -20,7 +19,7 @@ from secondary_scheduler.cli.snapshotoptions import (
     SeedOption,
     SnapshotRequest,
 )
-from secondary_scheduler.cli.typed import moment, require_apart, was_typed
+from secondary_scheduler.cli.typed import moment, require_apart, require_single_stdin, was_typed
 from secondary_scheduler.importing import importing
 
 _EXAMPLES = examples(

@@ -12,8 +12,7 @@ import typer
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.kubeoptions import ContextOption, FullOutputOption, KubeconfigOption, NamespaceOption
 from secondary_scheduler.cli.output import FullOutputFormat, document_text, examples
-from secondary_scheduler.cli.reading import require_file
-from secondary_scheduler.cli.typed import require_apart
+from secondary_scheduler.cli.typed import require_apart, require_file
 
 if TYPE_CHECKING:
     from secondary_scheduler.cli.preflight.checks import Check

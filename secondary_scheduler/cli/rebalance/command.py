@@ -20,7 +20,6 @@ from secondary_scheduler.cli.loadoptions import (
     load_origin,
 )
 from secondary_scheduler.cli.output import FullOutputFormat, examples
-from secondary_scheduler.cli.reading import require_file, require_single_stdin
 from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceOptions
 from secondary_scheduler.cli.rebalance.process import run
 from secondary_scheduler.cli.snapshotoptions import (
@@ -32,7 +31,7 @@ from secondary_scheduler.cli.snapshotoptions import (
     SeedOption,
     SnapshotRequest,
 )
-from secondary_scheduler.cli.typed import moment, require_apart, was_typed
+from secondary_scheduler.cli.typed import moment, require_apart, require_file, require_single_stdin, was_typed
 from secondary_scheduler.importing import importing
 
 _PLAN = examples(

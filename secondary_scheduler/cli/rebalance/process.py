@@ -11,7 +11,7 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.kubeoptions import ContextOption, KubeconfigOption
-from secondary_scheduler.cli.reading import require_file
+from secondary_scheduler.cli.typed import require_file
 from secondary_scheduler.importing import importing
 
 if TYPE_CHECKING:

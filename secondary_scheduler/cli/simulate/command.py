@@ -9,7 +9,6 @@ import typer
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.kubeoptions import AllNamespacesOption, ContextOption, FullOutputOption, KubeconfigOption
 from secondary_scheduler.cli.output import FullOutputFormat, examples
-from secondary_scheduler.cli.reading import require_single_stdin
 from secondary_scheduler.cli.simulate.options import Detail, SimulateOptions
 from secondary_scheduler.cli.snapshotoptions import (
     AsSchedulerOption,
@@ -21,7 +20,7 @@ from secondary_scheduler.cli.snapshotoptions import (
     SeedOption,
     SnapshotRequest,
 )
-from secondary_scheduler.cli.typed import moment, require_apart
+from secondary_scheduler.cli.typed import moment, require_apart, require_single_stdin
 from secondary_scheduler.importing import importing
 
 _EXAMPLES = examples(

@@ -55,9 +55,8 @@ def status(
     require_apart(call, "namespace", "all_namespaces")
     require_watch(call, watch=watch)
     from scheduler.kube.client import ConfigError, KubeError
-    from secondary_scheduler.cli.connecting import load_connection
+    from secondary_scheduler.cli.connecting import asking_as, load_connection
     from secondary_scheduler.cli.refusals import refusal
-    from secondary_scheduler.cli.serviceaccounts import asking_as
     from secondary_scheduler.clusterstatus.document import read_status
 
     try:

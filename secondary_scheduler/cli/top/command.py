@@ -69,10 +69,9 @@ def nodes(
     """
     require_watch(call, watch=watch)
     from scheduler.kube.client import ConfigError, KubeError
-    from secondary_scheduler.cli.connecting import load_connection
+    from secondary_scheduler.cli.connecting import asking_as, load_connection
     from secondary_scheduler.cli.refusals import refusal
     from secondary_scheduler.cli.schedulers import schedulers_in
-    from secondary_scheduler.cli.serviceaccounts import asking_as
 
     try:
         config = load_connection(kubeconfig, context)

@@ -26,7 +26,6 @@ from secondary_scheduler.cli.loadoptions import (
     load_origin,
 )
 from secondary_scheduler.cli.output import examples
-from secondary_scheduler.cli.reading import require_file, require_single_stdin
 from secondary_scheduler.cli.schedulers import PORT
 from secondary_scheduler.cli.snapshotoptions import (
     AsSchedulerOption,
@@ -37,7 +36,7 @@ from secondary_scheduler.cli.snapshotoptions import (
     SchedulerOption,
     SeedOption,
 )
-from secondary_scheduler.cli.typed import require_apart, was_typed
+from secondary_scheduler.cli.typed import require_apart, require_file, require_single_stdin, was_typed
 from secondary_scheduler.importing import importing
 
 _EXAMPLES = examples(

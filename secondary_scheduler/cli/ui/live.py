@@ -20,8 +20,8 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from secondary_scheduler.cli.connecting import asking_as
 from secondary_scheduler.cli.schedulers import UnknownPodError, find_schedulers
-from secondary_scheduler.cli.serviceaccounts import asking_as
 from secondary_scheduler.cli.snapshotfile import cluster_to_read, take_snapshot
 from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui.reading import RecordingScenes, read_scene

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from scheduler.kube.client import ClientConfig
+from secondary_scheduler.cli.connecting import asking_as
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.cli.serviceaccounts import asking_as
 from secondary_scheduler.clusterstatus.schedulerclient import HTTPAnswer
 from tests.support.simulating import run
 
