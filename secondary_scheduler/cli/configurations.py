@@ -16,7 +16,7 @@ from scheduler.config import (
     find_configuration,
     load_configuration,
 )
-from secondary_scheduler.cli.errors import CommandError, ExitCode, InputError, printable, printable_lines
+from secondary_scheduler.cli.errors import CommandError, ExitCode, InputError, explained, printable, printable_lines
 from secondary_scheduler.cli.snapshotoptions import InstalledPlace, SnapshotRequest
 from secondary_scheduler.cli.stackfile import examine_stack, is_stack_file
 from secondary_scheduler.cli.storedconfigurations import InstalledConfiguration, stored_configurations
@@ -89,7 +89,6 @@ def _of_cluster(place: InstalledPlace, option: str) -> tuple[InstalledConfigurat
     from scheduler.kube.client import ConfigError, KubeError
     from secondary_scheduler.cli.connecting import load_connection
     from secondary_scheduler.cli.installedconfigurations import read_installed
-    from secondary_scheduler.cli.refusals import explained
     from secondary_scheduler.clusterstatus.installations import CallerLimits
 
     limits = CallerLimits(option="--scheduler NAMESPACE/NAME")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
-from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.cli.errors import CommandError, printable, refusal
 
 if TYPE_CHECKING:
     from scheduler.answers import DecisionList, Document
@@ -188,7 +188,6 @@ def schedulers_in(
     """
     from scheduler.catalog import OPERATOR_NAMESPACE
     from scheduler.kube.client import KubeError
-    from secondary_scheduler.cli.refusals import refusal
     from secondary_scheduler.clusterstatus.schedulerclient import SchedulerPod
 
     place = namespace or OPERATOR_NAMESPACE

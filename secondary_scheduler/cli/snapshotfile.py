@@ -14,10 +14,9 @@ import msgspec
 from scheduler.kube.client import ClientConfig, ConfigError, KubeError
 from scheduler.load import LoadError
 from secondary_scheduler.cli.connecting import load_connection, renewed_connection
-from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.cli.errors import CommandError, printable, refusal
 from secondary_scheduler.cli.installedconfigurations import as_running, running_configurations, running_documents
 from secondary_scheduler.cli.privatefile import private_file
-from secondary_scheduler.cli.refusals import refusal
 from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 from secondary_scheduler.clustersnapshot.reading import Say, load_document, read_snapshot
 from secondary_scheduler.nodeload import VERSION_KIND

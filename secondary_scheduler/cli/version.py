@@ -9,7 +9,7 @@ import typer
 from msgspec import UNSET, UnsetType
 
 from scheduler.answers import Document
-from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.cli.errors import CommandError, explained, printable, refusal
 from secondary_scheduler.cli.kubeoptions import (
     AllNamespacesOption,
     ContextOption,
@@ -86,7 +86,6 @@ def _ask(
     """The cluster's version, its address, what it runs, and why that may not be seen."""
     from scheduler.kube.client import ConfigError, Forbidden, KubeError, SyncConnection
     from secondary_scheduler.cli.connecting import load_connection
-    from secondary_scheduler.cli.refusals import explained, refusal
     from secondary_scheduler.clusterstatus.installed import installed_components, server_version
 
     try:

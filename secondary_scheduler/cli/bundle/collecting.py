@@ -19,9 +19,8 @@ from scheduler.kube.client import BadRequest, ClientConfig, Credentials, KubeErr
 from scheduler.operand import CONFIG_KEY
 from secondary_scheduler.cli.bundle.archive import README, Members, readme
 from secondary_scheduler.cli.bundle.redaction import MAX_SECRETS, KnownSecrets, Redaction
-from secondary_scheduler.cli.errors import CommandError, InputError
+from secondary_scheduler.cli.errors import CommandError, InputError, explained
 from secondary_scheduler.cli.installedconfigurations import keep_configuration
-from secondary_scheduler.cli.refusals import explained
 from secondary_scheduler.cli.shapes import Each, MapShape, Table, scalars
 from secondary_scheduler.clusterstatus.document import live_status, schedulers_to_ask
 from secondary_scheduler.clusterstatus.installations import (

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.cli.errors import CommandError, printable, refusal
 from secondary_scheduler.cli.kubeoptions import (
     AsServiceAccountOption,
     ContextOption,
@@ -57,7 +57,6 @@ def bundle(
     from secondary_scheduler.cli.bundle.archive import write_archive
     from secondary_scheduler.cli.bundle.collecting import BundleCollector
     from secondary_scheduler.cli.connecting import asking_as, load_connection
-    from secondary_scheduler.cli.refusals import refusal
 
     def say(text: str) -> None:
         typer.echo(printable(text), err=True)

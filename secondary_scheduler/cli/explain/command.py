@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from secondary_scheduler.cli import completers
-from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
+from secondary_scheduler.cli.errors import CommandError, ExitCode, printable, refusal
 from secondary_scheduler.cli.kubeoptions import (
     AllNamespacesOption,
     AsServiceAccountOption,
@@ -202,7 +202,6 @@ def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not
 
     from scheduler.kube.client import KubeError, SyncConnection
     from secondary_scheduler.cli.explain.objects import pods_of, summary_of
-    from secondary_scheduler.cli.refusals import refusal
     from secondary_scheduler.clusterstatus.listing import name_of, node_of, read_named
     from secondary_scheduler.clusterstatus.unknownpods import why_unknown, with_forgotten
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
+from secondary_scheduler.cli.errors import CommandError, ExitCode, printable, refusal
 from secondary_scheduler.cli.kubeoptions import (
     AllNamespacesOption,
     ContextOption,
@@ -168,7 +168,6 @@ def _connected(kubeconfig: Path | None, context: str | None) -> Iterator[tuple[S
     """A connection, and the namespace of the kubeconfig's context; what goes wrong within is one line."""
     from scheduler.kube.client import ConfigError, KubeError, SyncConnection
     from secondary_scheduler.cli.connecting import load_connection
-    from secondary_scheduler.cli.refusals import refusal
 
     try:
         config = load_connection(kubeconfig, context)

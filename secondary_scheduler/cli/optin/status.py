@@ -12,8 +12,8 @@ from msgspec import Struct, field
 from scheduler.answers import Document
 from scheduler.catalog import MUTATING_POLICY_FLAGS
 from scheduler.kube.client import KubeError, SyncConnection, api_path
+from secondary_scheduler.cli.errors import explained
 from secondary_scheduler.cli.optinpolicies import DEFAULT_SCHEDULER, OptInPolicy, OptInReason, not_served
-from secondary_scheduler.cli.refusals import explained
 from secondary_scheduler.clusterstatus.listing import KubeObject, list_items
 
 MAX_NAMES = 100

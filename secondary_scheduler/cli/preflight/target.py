@@ -25,12 +25,11 @@ from scheduler.load import (
 )
 from secondary_scheduler.cli import stackfile
 from secondary_scheduler.cli.connecting import load_connection
-from secondary_scheduler.cli.errors import CommandError, ExitCode
+from secondary_scheduler.cli.errors import CommandError, ExitCode, refusal
 from secondary_scheduler.cli.preflight import openshift
 from secondary_scheduler.cli.preflight.admission import AdmissionTarget
 from secondary_scheduler.cli.preflight.checks import Check, CheckStatus, Examination
 from secondary_scheduler.cli.preflight.extenders import ExtenderTarget
-from secondary_scheduler.cli.refusals import refusal
 from secondary_scheduler.files import read_text
 
 _ALL = frozenset({"cpu_average", "cpu_stddev", "memory_average", "memory_stddev"})

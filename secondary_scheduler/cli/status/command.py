@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
+from secondary_scheduler.cli.errors import CommandError, ExitCode, printable, refusal
 from secondary_scheduler.cli.kubeoptions import (
     AllNamespacesOption,
     AsServiceAccountOption,
@@ -56,7 +56,6 @@ def status(
     require_watch(call, watch=watch)
     from scheduler.kube.client import ConfigError, KubeError
     from secondary_scheduler.cli.connecting import asking_as, load_connection
-    from secondary_scheduler.cli.refusals import refusal
     from secondary_scheduler.clusterstatus.document import read_status
 
     try:

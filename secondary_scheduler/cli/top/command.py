@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from secondary_scheduler.cli.errors import CommandError, printable
+from secondary_scheduler.cli.errors import CommandError, printable, refusal
 from secondary_scheduler.cli.kubeoptions import (
     AsServiceAccountOption,
     ContextOption,
@@ -70,7 +70,6 @@ def nodes(
     require_watch(call, watch=watch)
     from scheduler.kube.client import ConfigError, KubeError
     from secondary_scheduler.cli.connecting import asking_as, load_connection
-    from secondary_scheduler.cli.refusals import refusal
     from secondary_scheduler.cli.schedulers import schedulers_in
 
     try:

@@ -12,7 +12,7 @@ import pytest
 
 from scheduler.kube.client import Forbidden, Unauthorized
 from scheduler.kube.client.errors import api_error
-from secondary_scheduler.cli.refusals import explained
+from secondary_scheduler.cli.errors import explained
 from tests.support.simulating import run
 
 
