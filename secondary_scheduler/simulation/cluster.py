@@ -245,7 +245,7 @@ class _ClusterBuilder:
         return self._cluster
 
     def _read_classes(self) -> None:
-        for obj in self._objects.of("RecordedPriorityClass"):
+        for obj in self._objects.of("PriorityClass"):
             try:
                 decoded = _priority_class.decode(obj.entry.data)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

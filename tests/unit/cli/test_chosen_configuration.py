@@ -358,7 +358,7 @@ def test_the_pages_decide_with_what_the_cluster_runs_and_say_so(monkeypatch: pyt
     cluster(monkeypatch, running())
     shown = scene(bench, *TWO)
     assert shown.configuration.scheduler_names == ("secondary-scheduler",)
-    assert [decision.key for decision in shown.run.decisions] == ["default/a"]
+    assert [decision.pod for decision in shown.run.decisions] == ["default/a"]
     assert any(line.startswith(f"configuration: of the scheduler {SCHEDULER}") for line in shown.remarks)
 
 
