@@ -46,11 +46,11 @@ class Applied:
     """The configuration that a stack applied last.
 
     Attributes:
-        found: whether the stack's state holds one.
+        in_state: whether the stack's state holds one.
         configuration: as loaded; None if there is none, or it cannot be read.
     """
 
-    found: bool = False
+    in_state: bool = False
     configuration: Configuration | None = None
 
 
@@ -74,7 +74,7 @@ def log_changes(old: Applied, new: Configuration) -> None:
 
 def changes(old: Applied, new: Configuration) -> list[str]:
     """Return one line per change; empty if nothing changes."""
-    if not old.found:
+    if not old.in_state:
         return []
     if old.configuration is None:
         return ["the previously applied configuration cannot be read"]
