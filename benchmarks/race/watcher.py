@@ -53,18 +53,12 @@ def serving(loads_of: Mapping[str, float]) -> Iterator[str]:
 
 
 _TICK = os.sysconf("SC_CLK_TCK")
-_CPUCLOCK_SCHED = 2
 
 
 def cpu_seconds(pid: int) -> float:
     """Processor time of a process so far, user and system, in ticks of 10 ms."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK
-
-
-def processor_seconds(pid: int) -> float:
-    """The same in nanoseconds' resolution, by the process's own clock."""
-    return time.clock_gettime_ns(~pid << 3 | _CPUCLOCK_SCHED) / 1e9
 
 
 def peak_memory(pid: int) -> int:

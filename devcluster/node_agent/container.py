@@ -63,7 +63,6 @@ class ContainerRunner:
         self.container = report.spec
         self._field = f"{section}{{{self.container['name']}}}"
         self._stopping = asyncio.Event()
-        self._stopped_grace = 0.0
         self._instance: ContainerInstance | None = None
         timing = node.timing
         self._restart_backoff = Backoff(timing.backoff_base, timing.backoff_limit)

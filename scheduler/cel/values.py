@@ -104,11 +104,6 @@ class CelMap(MapValue):
     def __init__(self, entries: Mapping[Any, tuple[Value, Value]] | None = None) -> None:
         self._entries: dict[Any, tuple[Value, Value]] = dict(entries or {})
 
-    @classmethod
-    def of_strings(cls, entries: Mapping[str, Value]) -> CelMap:
-        """Return a map with string keys."""
-        return cls({key: (key, value) for key, value in entries.items()})
-
     def insert(self, key: Value, value: Value) -> None:
         """Add an entry.
 

@@ -16,7 +16,6 @@ from scheduler.load.figures import Rejections, is_usable
 from scheduler.load.session import GuardedSession
 from scheduler.load.settings import Known, LoadError, LoadSettings
 
-DEFAULT_ADDRESS = "https://api.signalfx.com"
 _SERIES = (("cpu_average", "cpu.utilization"), ("memory_average", "memory.utilization"))
 _MAX_SERIES = 10_000
 _POINTS_PATH = "/v1/timeserieswindow"

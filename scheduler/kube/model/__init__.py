@@ -218,6 +218,5 @@ STATEFULSETS = Codec(StatefulSet)
 STORAGECLASSES = Codec(StorageClass)
 VOLUMEATTACHMENTS = Codec(VolumeAttachment)
 
-decode_lease = LEASES.decode
 decode_node = NODES.decode
 decode_pod = PODS.decode

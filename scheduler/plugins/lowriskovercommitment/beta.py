@@ -61,13 +61,6 @@ def match_moments(first: FloatArray, second: FloatArray) -> BetaFit:
     return BetaFit(alpha, beta, valid)
 
 
-def density(alpha: FloatArray, beta: FloatArray, x: FloatArray) -> FloatArray:
-    """Return the density at x; 0 where it cannot be computed."""
-    with np.errstate(all="ignore"):
-        result = np.power(x, alpha - 1.0) * np.power(1.0 - x, beta - 1.0) / np.exp(_log_beta(alpha, beta))
-        return np.where(result >= 0.0, result, 0.0)
-
-
 def regularized_incomplete_beta(
     alpha: FloatArray, beta: FloatArray, x: FloatArray, scale: FloatArray | None = None
 ) -> FloatArray:

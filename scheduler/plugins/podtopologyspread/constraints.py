@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from scheduler import framework as fw
 from scheduler.catalog import KubernetesVersion
-from scheduler.helpers import has_untolerated_taint, node_matches, required_affinity_mask, untolerated_mask
+from scheduler.helpers import required_affinity_mask, untolerated_mask
 from scheduler.kube.model import LabelSelector, compiled_selector
 from scheduler.kube.primitives import Selector, SelectorError, selector_from_set
 
@@ -48,12 +48,6 @@ class Constraint(Struct, frozen=True):
         if self.selector.nothing or (self.selector.everything and not self.empty_counts):
             return None
         return fw.PodQuery((fw.PodClause(frozenset((namespace,)), self.selector),), alive=True)
-
-    def matches_inclusion_policies(self, pod: fw.PodInfo, node: fw.NodeInfo) -> bool:
-        """Tell whether a node counts for a pod's domains (matchNodeInclusionPolicies)."""
-        if self.honor_affinity and not node_matches(pod.spec, node):
-            return False
-        return not (self.honor_taints and has_untolerated_taint(node.taints, pod.spec.tolerations))
 
 
 class ConstraintLike(Protocol):

@@ -40,7 +40,6 @@ LABEL_INSTANCE = "secondary-scheduler.io/instance"
 LABEL_NAMESPACE = "secondary-scheduler.io/namespace"
 """On cluster-scoped objects, which cannot be owned by a namespaced one: whose they are."""
 
-ANNOTATION_SOURCE = "secondary-scheduler.io/source"
 ANNOTATION_REVISION = "secondary-scheduler.io/revision"
 """On a Deployment what it runs since when, on its pods the key of it."""
 ANNOTATION_TRIAL = "secondary-scheduler.io/trial"

@@ -23,7 +23,6 @@ from scheduler.load import parse_watcher
 from scheduler.plugins import lowriskovercommitment as lroc_plugin
 from scheduler.plugins.lowriskovercommitment import limit_risk, load_risk, total_risk
 from scheduler.plugins.lowriskovercommitment.beta import (
-    density,
     match_moments,
     max_variance,
     regularized_incomplete_beta,
@@ -111,13 +110,6 @@ def test_distribution_function_is_upstreams(case: dict[str, Any]) -> None:
     inputs = case["input"]
     computed = regularized_incomplete_beta(column(inputs["alpha"]), column(inputs["beta"]), column(inputs["x"]))[0]
     assert np.nan_to_num(computed) == pytest.approx(case["expected"]["value"], abs=case["expected"]["tolerance"])
-
-
-@pytest.mark.parametrize("case", cases(FILE, "beta_density"))
-def test_density_is_upstreams(case: dict[str, Any]) -> None:
-    inputs = case["input"]
-    computed = density(column(inputs["alpha"]), column(inputs["beta"]), column(inputs["x"]))[0]
-    assert computed == pytest.approx(case["expected"]["value"], abs=case["expected"]["tolerance"])
 
 
 @pytest.mark.parametrize("case", cases(FILE, "beta_max_variance"))
