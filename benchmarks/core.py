@@ -1,4 +1,4 @@
-"""Decisions per second of the scheduling core, without I/O: `python -m benchmarks.core`.
+"""Decisions per second of the scheduling core, without I/O: `python -m benchmarks core`.
 
 There are three streams of pods: all of one class, 200 classes in turn, and no two alike. Each decision is assumed, so
 that the next one sees it, as in the live loop; the figure covers both. The clock is CPU time, so that other work on the
@@ -12,11 +12,12 @@ import json
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from benchmarks.harness import manifests
 from scheduler.config import load_configuration
 from scheduler.core import decide
 from scheduler.engine import assemble
@@ -63,7 +64,7 @@ PROFILES: Mapping[str, str] = {
 }
 STREAMS = ("one class", "200 classes", "all different")
 CLASSES = 200
-NOW = 1_700_000_000.0
+NOW = float(manifests.NOW)
 
 
 def profile(name: str) -> ProfileRunner:
@@ -85,13 +86,8 @@ def cluster(nodes: int) -> ClusterState:
     loads = {}
     for number in range(nodes):
         resources = {"cpu": ("32", "64", "96")[number % 3], "memory": "384Gi", "pods": "5000"}
-        name = f"node-{number:05d}"
-        labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{number % 3}"}
-        node = {
-            "metadata": {"name": name, "uid": name, "labels": labels},
-            "status": {"allocatable": resources, "capacity": resources},
-        }
-        state.upsert_node(reduce_node(decode_node(msgspec.json.encode(node))))
+        state.upsert_node(reduce_node(decode_node(msgspec.json.encode(manifests.node(number, resources)))))
+        name = manifests.node_name(number)
         filler = pod(reducer, f"filler-{number}", chance.randrange(100) * 100, chance.randrange(1, 100), node=name)
         state.upsert_pod(filler)
         loads[name] = NodeLoad(cpu_average=chance.uniform(1.0, 60.0), memory_average=30.0, measured_at=NOW)
@@ -104,15 +100,7 @@ def pod(reducer: PodReducer, name: str, millis: int, mebibytes: int, node: str =
     one.
     """
     requests = {"cpu": f"{millis}m", "memory": f"{mebibytes}Mi"}
-    data = {
-        "metadata": {"name": name, "namespace": "bench", "uid": name},
-        "spec": {
-            "schedulerName": "secondary-scheduler",
-            "nodeName": node,
-            "containers": [{"name": "c", "image": "registry.invalid/app:1", "resources": {"requests": requests}}],
-        },
-    }
-    return reducer.reduce(decode_pod(msgspec.json.encode(data)))
+    return reducer.reduce(decode_pod(msgspec.json.encode(manifests.pod(name, requests, nodeName=node))))
 
 
 def stream(kind: str, number: int) -> Iterator[PodInfo]:
@@ -135,7 +123,7 @@ def microseconds(runner: ProfileRunner, nodes: int, kind: str, *, seconds: float
     is passed on to `decide`.
 
     Raises:
-        SystemExit: a pod did not fit.
+        RuntimeError: a pod did not fit.
     """
     state, rng = cluster(nodes), random.Random(1)
     # The first round of classes is met for the first time, and kept for the second: that is not part of the figure.
@@ -147,7 +135,7 @@ def microseconds(runner: ProfileRunner, nodes: int, kind: str, *, seconds: float
             started = time.process_time()
         placement = conclude(decide(state.snapshot(NOW), each, runner, rng, from_scratch=from_scratch))
         if placement.node is None:
-            raise SystemExit(f"benchmarks: {each.key} did not fit: {placement.message}")
+            raise RuntimeError(f"{each.key} did not fit: {placement.message}")
         state.assume(each, placement.node, NOW)
         done = index - warm_up + 1
         if done > 0 and not done % 50 and time.process_time() - started > seconds:
@@ -177,19 +165,19 @@ def measure(sizes: list[int], seconds: float, *, from_scratch: bool) -> list[dic
     return measurements
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> int:
     """Print a table, or JSON."""
-    parser = argparse.ArgumentParser(prog="benchmarks.core", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks core", description=__doc__)
     parser.add_argument("--nodes", default="1000,5000,15000,50000", help="numbers of nodes, separated by commas")
     parser.add_argument("--seconds", type=float, default=0.5, help="CPU seconds to spend on each figure")
     parser.add_argument("--from-scratch", action="store_true", help="also measure without the caches per class of pods")
     parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     sizes = [int(text) for text in options.nodes.split(",")]
     measurements = measure(sizes, options.seconds, from_scratch=options.from_scratch)
     if options.json:
         print(json.dumps(measurements, indent=1))
-        return
+        return 0
     print(f"{'decisions per CPU second':<46}" + "".join(f"{size:>9,}" for size in sizes) + "  exponent")
     for measurement in measurements:
         title = f"{measurement['profile']}, {measurement['pods']}" + (
@@ -197,7 +185,4 @@ def main() -> None:
         )
         rates = "".join(f"{measurement['decisionsPerSecond'][size]:>9,}" for size in sizes)
         print(f"{title:<46}{rates}{measurement['exponent']:>10.2f}")
-
-
-if __name__ == "__main__":
-    main()
+    return 0

@@ -10,27 +10,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import statistics
-import sys
-import time
 from collections.abc import Sequence
-from pathlib import Path
 
-import psutil
-
-from benchmarks.race import cluster as servers, contestants
-from benchmarks.race.cluster import RaceCluster
-from benchmarks.race.contestants import OURS
-from benchmarks.race.observe import Observer
-from benchmarks.race.scenario import CreatePods, Json, Scenario, Workload, load, resolved
-from benchmarks.race.world import World, pod_template
-from devcluster import processes
-from devcluster.errors import DevClusterError
-from devcluster.progress import SilentReporter
-from devcluster.toolchain import binaries
-from scheduler.kube.client import KubeClient, KubeError
+from benchmarks.harness import control_plane
+from benchmarks.harness.contestants import OURS, Contestant, sizes
+from benchmarks.harness.figures import log
+from benchmarks.harness.filled import FilledCluster, filled
+from benchmarks.harness.objects import pod_template
+from benchmarks.harness.scenario import Json, Workload, load
 
 SCENARIO = "SchedulingBasic"
 _APPS = 10
@@ -55,16 +44,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code, 3 when something grows."""
     options = _parser().parse_args(arguments)
-    scenario = load()[SCENARIO]
-    params = {"nodes": options.nodes, "init": 0, "pods": options.wave, "rate": 0, "seconds": 0}
-    workload = Workload(name="endurance", params=params)
-    try:
-        paths = binaries.ensure(["etcd", "kube-apiserver"], SilentReporter())
-        with servers.running(paths) as cluster:
-            samples = asyncio.run(_run(scenario, workload, cluster, paths, max(2, options.pods // options.wave)))
-    except (DevClusterError, RuntimeError, KubeError) as error:
-        print(f"benchmarks endurance: {error}", file=sys.stderr)
-        return 1
+    samples = asyncio.run(_run(options.nodes, options.wave, max(2, options.pods // options.wave)))
     growth = {
         name: slope([(sample["pods"], sample[name]) for sample in samples])
         for name in ("rss", "descriptors", "threads")
@@ -84,53 +64,34 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
     return 100_000 * statistics.linear_regression([x for x, _ in half], [y for _, y in half]).slope
 
 
-async def _run(
-    scenario: Scenario, workload: Workload, cluster: RaceCluster, paths: dict[str, Path], waves: int
-) -> list[Sample]:
-    operations = resolved(scenario, workload)
-    count = next(
-        int(operation.count) for operation in operations if isinstance(operation, CreatePods) and operation.measured
-    )
+async def _run(nodes: int, count: int, waves: int) -> list[Sample]:
+    workload = Workload(name="endurance", params={"nodes": nodes, "init": 0, "pods": count, "rate": 0, "seconds": 0})
     samples: list[Sample] = []
-    async with KubeClient(cluster.client_config(), qps=0, user_agent="endurance", timeout=300) as client:
-        world, seen = World(client, scenario, workload.params, operations), Observer(client)
-        await world.build()
-        contestant = contestants.start(OURS, scenario, cluster, paths, "")
-        with contextlib.ExitStack() as stack:
-            stack.callback(contestants.stop, contestant)
-            async with seen.watch():
-                for wave in range(waves):
-                    await _wave(world, seen, wave, count)
-                    contestants.require_alive(contestant)
-                    samples.append({"pods": count * (wave + 1), **sizes(contestant.process)})
-                    print(f"  {_line(samples[-1])}", file=sys.stderr, flush=True)
+    async with filled(load()[SCENARIO], workload, control_plane.executables()) as cluster:
+        with cluster.contestant(OURS) as contestant:
+            for wave in range(waves):
+                await _wave(cluster, contestant, wave, count)
+                samples.append({"pods": count * (wave + 1), **sizes(contestant.process.pid)})
+                log(_line(samples[-1]))
     return samples
 
 
-async def _wave(world: World, seen: Observer, wave: int, count: int) -> None:
+async def _wave(cluster: FilledCluster, contestant: Contestant, wave: int, count: int) -> None:
     """Create, wait until all are bound, delete, wait until all are gone."""
-    await world.create_pods(json.dumps(pod(wave, index)).encode() for index in range(count))
-    if not await seen.wait_for(lambda: len(seen.bound) >= count, _WAVE_SECONDS):
+    seen = cluster.seen
+    await cluster.objects.create_pods(json.dumps(pod(wave, index)).encode() for index in range(count))
+    if not await contestant.wait_for(seen, lambda: len(seen.bound) >= count, _WAVE_SECONDS):
         raise RuntimeError(f"wave {wave}: {len(seen.bound)} of {count} pods were bound in {_WAVE_SECONDS:.0f} s")
-    await world.clear()
-    if not await seen.wait_for(lambda: not seen.present, _WAVE_SECONDS):
-        raise RuntimeError(f"wave {wave}: {len(seen.present)} pods are still there after {_WAVE_SECONDS:.0f} s")
-    seen.reset()
+    await cluster.clear()
     await asyncio.sleep(_SETTLE_SECONDS)
 
 
 def pod(wave: int, index: int) -> Json:
     """A pod of a wave: one of ten deployments, each with wishes of its own."""
     app = f"app-{wave}-{index % _APPS}"
-    spec: Json = {
-        "containers": [
-            {
-                "name": "c",
-                "image": f"registry.example/{app}:1",
-                "resources": {"requests": {"cpu": f"{1 + index % _APPS}m", "memory": f"{1 + wave % 50}Mi"}},
-            }
-        ]
-    }
+    requests = {"cpu": f"{1 + index % _APPS}m", "memory": f"{1 + wave % 50}Mi"}
+    container = {"name": "c", "image": f"registry.example/{app}:1", "resources": {"requests": requests}}
+    spec: Json = {"containers": [container]}
     selector = {"matchLabels": {"app": app}}
     if index % _APPS == 0:
         spec["topologySpreadConstraints"] = [
@@ -151,17 +112,6 @@ def pod(wave: int, index: int) -> Json:
     body = pod_template({"metadata": {"labels": {"app": app}}, "spec": spec}, measured=True)
     body["metadata"]["name"] = f"wave-{wave}-{index}"
     return body
-
-
-def sizes(record: processes.ProcessRecord) -> Sample:
-    """Resident memory in MiB, file descriptors and threads of a process, and the time."""
-    process = psutil.Process(record.pid)
-    return {
-        "rss": process.memory_info().rss / 2**20,
-        "descriptors": float(process.num_fds()),
-        "threads": float(process.num_threads()),
-        "seconds": time.time(),
-    }
 
 
 def thinned(samples: Sequence[Sample]) -> list[Sample]:

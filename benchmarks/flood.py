@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import functools
 import http.client
-import http.server
 import json
 import os
 import statistics
@@ -22,19 +21,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 import yaml
 
-from benchmarks.race import cluster as servers, contestants
-from benchmarks.race.cluster import unchecked_tls
+from benchmarks.harness import control_plane, manifests
+from benchmarks.harness.contestants import ROOT, sizes
 from devcluster import ports
-from devcluster.errors import DevClusterError
-from devcluster.progress import SilentReporter
-from devcluster.toolchain import binaries
-from scheduler.kube.client import AlreadyExists, ClientConfig, KubeError, SyncConnection
+from devcluster.probes import unchecked_tls
+from scheduler.kube.client import AlreadyExists, ClientConfig, SyncConnection
 
 SERVERS = ("scheduler", "operator", "page", "load-watcher")
 SOURCES = ("127.0.0.2", "127.0.0.3")
@@ -42,7 +40,7 @@ _NAMESPACE, _ACCOUNT = "flood", "reader"
 _PAUSE_SECONDS, _TIMEOUT_SECONDS, _WELL_SECONDS = 0.2, 5.0, 1.0
 _START_SECONDS, _AFTER_SECONDS = 60.0, 60.0
 _CGROUPS = Path("/sys/fs/cgroup/memory")
-_OPERATOR_CRD = contestants.ROOT / "components/crds/operator.openshift.io_secondaryschedulers.yaml"
+_OPERATOR_CRD = ROOT / "components/crds/operator.openshift.io_secondaryschedulers.yaml"
 _CONFIGURATION = """
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -53,7 +51,7 @@ profiles:
   plugins: {score: {enabled: [{name: TargetLoadPacking}]}}
   pluginConfig:
   - name: TargetLoadPacking
-    args: {metricProvider: {type: Prometheus, address: "http://127.0.0.1:SOURCE"}}
+    args: {metricProvider: {type: Prometheus, address: "SOURCE"}}
 """
 
 
@@ -99,26 +97,21 @@ class Asked:
 class Installation:
     """What the servers need: an API server with an account that may read everything, files, and a metric source."""
 
-    def __init__(self, kubeconfig: Path, directory: Path, source: int) -> None:
+    def __init__(self, kubeconfig: Path, directory: Path, source: str) -> None:
         self._kubeconfig = kubeconfig
         api = SyncConnection(ClientConfig.load(kubeconfig), timeout=10)
         rbac = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
         subject = {"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": _NAMESPACE}
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
         accounts = f"/api/v1/namespaces/{_NAMESPACE}/serviceaccounts"
-        container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "10m"}}}
-        resources = {"cpu": "8", "memory": "16Gi", "pods": "110"}
         for path, body in (
             ("/api/v1/namespaces", {"metadata": {"name": _NAMESPACE}}),
-            (
-                "/api/v1/nodes",
-                {"metadata": {"name": "flood"}, "status": {"allocatable": resources, "capacity": resources}},
-            ),
+            ("/api/v1/nodes", manifests.node(0) | {"metadata": {"name": "flood"}}),
             (accounts, {"metadata": {"name": _ACCOUNT}}),
             (rbac, {"metadata": {"name": "flood"}, "roleRef": role, "subjects": [subject]}),
             (
                 f"/api/v1/namespaces/{_NAMESPACE}/pods",
-                {"metadata": {"name": "p"}, "spec": {"schedulerName": "flood", "containers": [container]}},
+                manifests.pod("p", {"cpu": "10m"}, namespace=_NAMESPACE, schedulerName="flood"),
             ),
             ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(_OPERATOR_CRD.read_text())),
         ):
@@ -129,7 +122,7 @@ class Installation:
         self.token: str = answer["status"]["token"]
         api.close()
         self._config = directory / "config.yaml"
-        self._config.write_text(_CONFIGURATION.replace("KUBECONFIG", str(kubeconfig)).replace("SOURCE", str(source)))
+        self._config.write_text(_CONFIGURATION.replace("KUBECONFIG", str(kubeconfig)).replace("SOURCE", source))
 
     def server(self, name: str, *flags: str) -> Flooded:
         """Return one of `SERVERS`, with further flags."""
@@ -171,24 +164,14 @@ class Installation:
         return Flooded(command, 512, [first], questions)
 
 
-class _Source(http.server.BaseHTTPRequestHandler):
-    """Answers every query with a load of one node, as Prometheus would."""
+def metric_source() -> AbstractContextManager[str]:
+    """Serve the load of a node, as Prometheus would; yields the address."""
 
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
+    def answer() -> bytes:
         result = [{"metric": {"instance": "flood"}, "value": [time.time(), "40"]}]
-        body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
 
-    do_POST = do_GET  # the name that http.server calls
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+    return ports.serving(answer)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -198,34 +181,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--connections", type=int, default=15_000, help="in all; half from each address")
     parser.add_argument("--rate", type=float, default=1000, help="that a client opens a second")
     parser.add_argument("--seconds", type=float, default=60, help="for which they are held")
-    parser.add_argument("--checkout", type=Path, default=contestants.ROOT, help="where the servers' program is")
+    parser.add_argument("--checkout", type=Path, default=ROOT, help="where the servers' program is")
     options = parser.parse_args(arguments)
     well = True
-    try:
-        paths: dict[str, Path] = binaries.ensure(["etcd", "kube-apiserver"], SilentReporter())
-        with (
-            servers.running(paths) as cluster,
-            tempfile.TemporaryDirectory(prefix="flood-") as directory,
-            metric_source() as source,
-        ):
-            installation = Installation(cluster.layout.kubeconfig, Path(directory), source)
-            for name in options.servers:
-                well &= _flood(name, installation, options, Path(directory))
-    except (DevClusterError, RuntimeError, KubeError, OSError) as error:
-        print(f"benchmarks flood: {error}", file=sys.stderr)
-        return 1
+    with (
+        control_plane.running(control_plane.executables()) as cluster,
+        tempfile.TemporaryDirectory(prefix="flood-") as directory,
+        metric_source() as source,
+    ):
+        installation = Installation(cluster.layout.kubeconfig, Path(directory), source)
+        for name in options.servers:
+            well &= _flood(name, installation, options, Path(directory))
     return 0 if well else 1
-
-
-@contextlib.contextmanager
-def metric_source() -> Iterator[int]:
-    """Serve the load of a node; yields the port."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Source) as source:
-        threading.Thread(target=source.serve_forever, daemon=True).start()
-        try:
-            yield source.server_address[1]
-        finally:
-            source.shutdown()
 
 
 def _flood(name: str, installation: Installation, options: argparse.Namespace, directory: Path) -> bool:
@@ -335,7 +302,7 @@ def holding(server: Flooded, connections: int, rate: float) -> Iterator[list[dic
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
-                cwd=contestants.ROOT,
+                cwd=ROOT,
             )
             follower = threading.Thread(target=_follow, args=(client, figures[number]))
             follower.start()
@@ -395,6 +362,6 @@ def _under_flood(
 def _resident(process: subprocess.Popen[bytes]) -> float:
     """Resident memory in MiB; 0 where the process has ended."""
     try:
-        return float(psutil.Process(process.pid).memory_info().rss) / (1 << 20)
+        return sizes(process.pid)["rss"]
     except psutil.NoSuchProcess:
         return 0.0

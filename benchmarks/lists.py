@@ -10,20 +10,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
-import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.clients import api_pod
+from benchmarks.harness import watcher
+from benchmarks.harness.contestants import OURS, add_checkouts, checkouts, interpreter
+from benchmarks.harness.figures import order_of, text_of
+from benchmarks.harness.manifests import at, listed_pod, node, node_name
 from benchmarks.listing import LOADS
-from benchmarks.manifests import node
-from benchmarks.race import watcher
-from benchmarks.race.contestants import OURS, add_checkouts, checkouts, interpreter
 
 PAGE = 2000
 """As the scheduler asks for."""
@@ -50,27 +48,17 @@ def write_pages(directory: Path, nodes: int, placed: int, waiting: int) -> None:
             following = str(number + 1) if number + 1 < len(pages) else ""
             metadata = {"resourceVersion": "999999", "continue": following}
             (directory / f"{resource}-{number:03d}.json").write_text(json.dumps({"metadata": metadata, "items": page}))
-    data = watcher.data_of(watcher.loads([_name(number) for number in range(nodes)]))
-    (directory / LOADS).write_bytes(watcher.document(data, _FIRST_CREATED))
+    loads = watcher.node_loads(watcher.cpu_loads([node_name(number) for number in range(nodes)]))
+    (directory / LOADS).write_text(json.dumps(watcher.answer(loads, _FIRST_CREATED)))
 
 
-def _name(number: int) -> str:
-    return f"node-{number:05d}"
-
-
-def _pages(objects: Iterable[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
-    page: list[dict[str, Any]] = []
-    for each in objects:
-        page.append(each)
-        if len(page) == PAGE:
-            yield page
-            page = []
-    if page:
+def _pages(objects: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    while page := list(islice(objects, PAGE)):
         yield page
 
 
 def _node(number: int) -> dict[str, Any]:
-    manifest = node(number, _name(number))
+    manifest = node(number)
     manifest["metadata"]["resourceVersion"] = str(number + 1)
     manifest["status"]["addresses"] = [
         {"type": "InternalIP", "address": f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"}
@@ -80,13 +68,11 @@ def _node(number: int) -> dict[str, Any]:
 
 def _pod(number: int, nodes: int) -> dict[str, Any]:
     """Return a running pod on one of so many nodes; with 0, one that waits."""
-    manifest = api_pod(number)
-    created = datetime.fromtimestamp(_FIRST_CREATED + number // _CREATED_PER_SECOND, UTC)
-    manifest["metadata"]["creationTimestamp"] = created.strftime("%Y-%m-%dT%H:%M:%SZ")
+    manifest = listed_pod(number)
+    manifest["metadata"]["creationTimestamp"] = at(_FIRST_CREATED + number // _CREATED_PER_SECOND)
     if nodes:
-        manifest["spec"]["nodeName"] = _name(number % nodes)
+        manifest["spec"]["nodeName"] = node_name(number % nodes)
     else:
-        del manifest["spec"]["nodeName"]
         manifest["status"] = {"phase": "Pending"}
     return manifest
 
@@ -125,10 +111,10 @@ def table(rounds: Sequence[Mapping[str, Mapping[str, float]]]) -> Iterable[str]:
     for figure, unit in UNITS.items():
         for name in rounds[0]:
             values = [figures[name][figure] for figures in rounds]
-            line = f"{name:<12} {statistics.median(values):8.1f} ({min(values):.1f} to {max(values):.1f}) {unit}"
+            line = f"{name:<12} {text_of(values)} {unit}"
             if name != OURS:
                 ratios = [figures[OURS][figure] / figures[name][figure] for figures in rounds]
-                line += f"; ours: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) of it"
+                line += f"; ours: {text_of(ratios)} of it"
             yield line
 
 
@@ -147,14 +133,8 @@ def main(arguments: Sequence[str]) -> int:
     rounds = []
     with tempfile.TemporaryDirectory() as directory:
         write_pages(Path(directory), options.nodes, options.placed, options.waiting)
-        try:
-            for number in range(options.rounds):
-                # Who begins changes, so that a machine that becomes slower or faster counts for all.
-                names = list(roots)[:: 1 if number % 2 else -1]
-                measured = {name: measure(roots[name], Path(directory)) for name in names}
-                rounds.append({name: measured[name] for name in roots})
-        except RuntimeError as error:
-            print(f"benchmarks lists: {error}", file=sys.stderr)
-            return 1
+        for number in range(1, options.rounds + 1):
+            measured = {name: measure(roots[name], Path(directory)) for name in order_of(roots, number)}
+            rounds.append({name: measured[name] for name in roots})
     print("\n".join(table(rounds)))
     return 0

@@ -1,4 +1,4 @@
-"""Decisions per second with NodeResourceTopologyMatch, without I/O: `python -m benchmarks.numa [--nodes N]`.
+"""Decisions per second with NodeResourceTopologyMatch, without I/O: `python -m benchmarks numa [--nodes N]`.
 
 Guaranteed pods, of one class or all different, on nodes with the policy single-numa-node. Each decision is assumed and
 reserved, so that the cache OverReserve deducts it from the node's zones before the next one. The clock is CPU time,
@@ -11,10 +11,12 @@ import argparse
 import json
 import random
 import time
+from collections.abc import Sequence
 
 import msgspec
 
 from benchmarks.core import cluster
+from benchmarks.harness import manifests
 from scheduler.config import load_configuration
 from scheduler.core import decide
 from scheduler.engine import assemble
@@ -50,7 +52,7 @@ def zoned(nodes: int, zones: int) -> ClusterState:
     for number in range(nodes):
         amounts = {"cpu": "64", "memory": "256Gi", "example.com/nic": "8"}
         item = {
-            "metadata": {"name": f"node-{number:05d}", "resourceVersion": "1"},
+            "metadata": {"name": manifests.node_name(number), "resourceVersion": "1"},
             "attributes": [
                 {"name": "topologyManagerPolicy", "value": "single-numa-node"},
                 {"name": "topologyManagerScope", "value": "container"},
@@ -73,9 +75,8 @@ def pod(reducer: PodReducer, number: int, millis: int) -> PodInfo:
     """A Guaranteed pod of two containers."""
     amounts = {"cpu": f"{millis}m", "memory": "10Mi"}
     container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
-    metadata = {"name": f"pod-{number}", "namespace": "bench", "uid": f"pod-{number}"}
-    spec = {"schedulerName": "secondary-scheduler", "containers": [container, container]}
-    return reducer.reduce(decode_pod(msgspec.json.encode({"metadata": metadata, "spec": spec})))
+    item = manifests.pod(f"pod-{number}", {}, containers=[container, container])
+    return reducer.reduce(decode_pod(msgspec.json.encode(item)))
 
 
 def rate(state: ClusterState, runner: ProfileRunner, *, different: bool, seconds: float) -> float:
@@ -87,7 +88,7 @@ def rate(state: ClusterState, runner: ProfileRunner, *, different: bool, seconds
     for each in pods:
         placement = conclude(decide(state.snapshot(0.0), each, runner, rng))
         if placement.node is None:
-            raise SystemExit(f"benchmarks: {each.key} did not fit: {placement.message}")
+            raise RuntimeError(f"{each.key} did not fit: {placement.message}")
         state.assume(each, placement.node, 0.0)
         runner.run_reserve(placement.state, each, placement.node)
         done += 1
@@ -96,13 +97,13 @@ def rate(state: ClusterState, runner: ProfileRunner, *, different: bool, seconds
     return done / (time.process_time() - started)
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> int:
     """Print a table."""
-    parser = argparse.ArgumentParser(prog="benchmarks.numa", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks numa", description=__doc__)
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--zones", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=2.0)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     print(f"{options.nodes} nodes, {options.zones} zones each; decisions/s")
     print(f"{'cache':>12} {'strategy':>20} {'one class':>12} {'all different':>14}")
     for cache, period in (("Passthrough", 0), ("OverReserve", 5)):
@@ -117,7 +118,4 @@ def main() -> None:
                 for different in (False, True)
             ]
             print(f"{cache:>12} {strategy:>20} {rates[0]:>12,.0f} {rates[1]:>14,.0f}")
-
-
-if __name__ == "__main__":
-    main()
+    return 0

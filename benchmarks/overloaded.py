@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.manifests import LONG_AGO, node, node_load
+from benchmarks.harness.manifests import LONG_AGO, node, node_load, node_name, pod
 
 CONFIGURATION = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -34,8 +34,8 @@ def objects(nodes: int, pods: int, overloaded: int) -> Iterator[dict[str, Any]]:
         overloaded: so many of the nodes.
     """
     chance = random.Random(nodes)
-    names = [f"node-{number:05d}" for number in range(nodes)]
-    yield from (node(number, name) for number, name in enumerate(names))
+    names = [node_name(number) for number in range(nodes)]
+    yield from map(node, range(nodes))
     yield from (_replica_set(number) for number in range(-(-pods // REPLICAS)))
     yield from (_pod(number, names[chance.randrange(nodes)]) for number in range(pods))
     busy = set(chance.sample(names, overloaded))
@@ -57,29 +57,11 @@ def _pod(number: int, node: str) -> dict[str, Any]:
     group, name = number // REPLICAS, f"web-{number:06d}"
     owner = f"web-{group:05d}"
     requests = {"cpu": f"{50 + 10 * (group % 200)}m", "memory": f"{256 + group % 200}Mi"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": f"team-{group % 20}",
-            "uid": name,
-            "labels": {"app": owner},
-            "creationTimestamp": LONG_AGO,
-            "ownerReferences": [
-                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}
-            ],
-        },
-        "spec": {
-            "schedulerName": "secondary-scheduler",
-            "nodeName": node,
-            "containers": [{"name": "c", "image": "registry.invalid/app:1", "resources": {"requests": requests}}],
-        },
-        "status": {
-            "phase": "Running",
-            "startTime": LONG_AGO,
-            "conditions": [
-                {"type": kind, "status": "True", "lastTransitionTime": LONG_AGO} for kind in ("PodScheduled", "Ready")
-            ],
-        },
-    }
+    item = pod(name, requests, namespace=f"team-{group % 20}", labels={"app": owner}, nodeName=node)
+    references = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}]
+    item["metadata"] |= {"creationTimestamp": LONG_AGO, "ownerReferences": references}
+    conditions = [
+        {"type": kind, "status": "True", "lastTransitionTime": LONG_AGO} for kind in ("PodScheduled", "Ready")
+    ]
+    item["status"] = {"phase": "Running", "startTime": LONG_AGO, "conditions": conditions}
+    return item

@@ -19,15 +19,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import overloaded
 from benchmarks.core import CLASSES, PROFILES
-from benchmarks.manifests import NOW, at, node, node_load
+from benchmarks.harness.manifests import NOW, at, node, node_load, node_name, pod
 
-_SCHEDULER = "secondary-scheduler"
 _DIFFERENCES = 3
 _OLD, _NEW = "default", "TargetLoadPacking"
 _RUNNING = 5
@@ -46,20 +45,14 @@ class Cost(NamedTuple):
 def objects(nodes: int, pods: int, *, running: bool) -> Iterator[dict[str, Any]]:
     """The snapshot's objects; `running` pods have a node."""
     chance = random.Random(nodes)
-    names = [f"node-{number:05d}" for number in range(nodes)]
-    yield from (node(number, name) for number, name in enumerate(names))
+    names = [node_name(number) for number in range(nodes)]
+    yield from map(node, range(nodes))
     for number in range(pods):
         requests = {"cpu": f"{50 + 10 * (number % CLASSES)}m", "memory": f"{256 + number % CLASSES}Mi"}
-        spec: dict[str, Any] = {
-            "schedulerName": _SCHEDULER,
-            "containers": [{"name": "c", "image": "registry.invalid/app:1", "resources": {"requests": requests}}],
-        }
-        if running:
-            spec["nodeName"] = names[chance.randrange(nodes)]
-        created = at(NOW - pods + number)
-        name = f"pod-{number:05d}"
-        metadata = {"name": name, "namespace": f"team-{number % 20}", "uid": name, "creationTimestamp": created}
-        yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        place = names[chance.randrange(nodes)] if running else ""
+        item = pod(f"pod-{number:05d}", requests, namespace=f"team-{number % 20}", nodeName=place)
+        item["metadata"]["creationTimestamp"] = at(NOW - pods + number)
+        yield item
     yield node_load({name: chance.uniform(1, 60) for name in names})
 
 
@@ -90,16 +83,16 @@ def measured(arguments: list[str], out: Path) -> Cost:
     return Cost(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss / 1024, process.returncode)
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> int:
     """Print one line per command.
 
     Raises:
-        SystemExit: a command failed.
+        RuntimeError: a command failed.
     """
-    parser = argparse.ArgumentParser(prog="benchmarks plan", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks plan", description=__doc__)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=10_000)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as root:
         directory = Path(root)
         write_files(directory, options.nodes, options.pods)
@@ -107,7 +100,7 @@ def main() -> None:
         pending, running, busy = (str(directory / f"{name}.json") for name in ("pending", "running", "overloaded"))
         aware, running_pods = str(directory / "load-aware.yaml"), _RUNNING * options.pods
         print(f"{options.nodes:,} nodes, {options.pods:,} pods{'':<18}CPU s    wall s   memory MiB   exit code")
-        for name, arguments in {
+        for name, command in {
             "simulate, table": ["simulate", "--config", old, "--snapshot", pending],
             "simulate, json with scores of the best 5": [
                 *("simulate", "--config", old, "--snapshot", pending, "-o", "json", "--detail", "top:5"),
@@ -121,11 +114,8 @@ def main() -> None:
                 *("plan", "--old", aware, "--new", aware, "--snapshot", busy, "--over", "all"),
             ],
         }.items():
-            cost = measured(arguments, directory / "out")
+            cost = measured(command, directory / "out")
             print(f"{name:<42}{cost.cpu:7.1f}{cost.wall:10.1f}{cost.memory:13.0f}{cost.code:12}")
             if cost.code not in (0, _DIFFERENCES):
-                raise SystemExit(f"benchmarks: {name} failed")
-
-
-if __name__ == "__main__":
-    main()
+                raise RuntimeError(f"{name} failed")
+    return 0

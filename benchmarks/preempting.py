@@ -1,4 +1,4 @@
-"""The cost of preemption: `python -m benchmarks.preempting [--nodes N,N…] [--pods N]`.
+"""The cost of preemption: `python -m benchmarks preempting [--nodes N,N…] [--pods N]`.
 
 Each node is full with four low-priority pods, as in the race's scenario Preemption. High-priority pods come one by one.
 Each is rejected, preempts its victims and is nominated to their node; once they are gone it is tried again and assumed.
@@ -12,12 +12,13 @@ import json
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from benchmarks.core import NOW, profile
+from benchmarks.harness import manifests
 from scheduler.core import decide, run_post_filters
 from scheduler.framework import PodInfo, ProfileRunner, conclude
 from scheduler.helpers import PodReducer, reduce_node
@@ -33,30 +34,17 @@ GROUPS = 20
 def pod(reducer: PodReducer, name: str, priority: int, millis: int, node: str = "", **fields: Any) -> PodInfo:
     """A pod of a priority that requests `millis` of CPU; on `node`, or pending without one."""
     requests = {"cpu": f"{millis}m", "memory": "500Mi", **fields.get("requests", {})}
-    data = {
-        "metadata": {"name": name, "namespace": "bench", "uid": name, "labels": fields.get("labels", {})},
-        "spec": {
-            "schedulerName": "secondary-scheduler",
-            "nodeName": node,
-            "priority": priority,
-            "containers": [{"name": "c", "image": "registry.invalid/app:1", "resources": {"requests": requests}}],
-        },
-    }
-    return reducer.reduce(decode_pod(msgspec.json.encode(data)))
+    item = manifests.pod(name, requests, labels=fields.get("labels"), nodeName=node, priority=priority)
+    return reducer.reduce(decode_pod(msgspec.json.encode(item)))
 
 
 def full_cluster(nodes: int, *, budgets: bool) -> ClusterState:
     """Nodes of four CPUs, with four pods of 900m on each."""
     state, reducer = ClusterState(), PodReducer()
     for number in range(nodes):
-        name = f"node-{number:05d}"
+        name = manifests.node_name(number)
         resources = {"cpu": "4", "memory": "32Gi", "pods": "110", "example.com/gpu": "4"}
-        labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{number % 3}"}
-        node = {
-            "metadata": {"name": name, "uid": name, "labels": labels},
-            "status": {"allocatable": resources, "capacity": resources},
-        }
-        state.upsert_node(reduce_node(decode_node(msgspec.json.encode(node))))
+        state.upsert_node(reduce_node(decode_node(msgspec.json.encode(manifests.node(number, resources)))))
         for index in range(PER_NODE):
             labels = {"app": f"app-{(number + index) % GROUPS}"}
             victim = pod(
@@ -92,7 +80,7 @@ def measure(runner: ProfileRunner, nodes: int, pods: int, case: str) -> dict[str
     of both together per pod, the first ones included, for which nothing is known yet."""
     make, budgets = CASES[case]
     state, reducer, rng = full_cluster(nodes, budgets=budgets), PodReducer(), random.Random(1)
-    waiting: list[tuple[PodInfo, str, tuple[PodInfo, ...]]] = []
+    waiting: list[tuple[PodInfo, tuple[PodInfo, ...]]] = []
     preempting: list[float] = []
     placing: list[float] = []
     for index in range(min(pods, nodes)):
@@ -105,17 +93,17 @@ def measure(runner: ProfileRunner, nodes: int, pods: int, case: str) -> dict[str
         if outcome.nominated_node:
             preemptor = msgspec.structs.replace(preemptor, nominated_node=outcome.nominated_node)
             state.nominator.set(preemptor, outcome.nominated_node)
-            waiting.append((preemptor, outcome.nominated_node, outcome.victims))
+            waiting.append((preemptor, outcome.victims))
         if len(waiting) < LAG:
             continue
-        former, _, victims = waiting.pop(0)
+        nominated, victims = waiting.pop(0)
         for victim in victims:
             state.remove_pod(victim.uid)
         started = time.process_time()
-        placement = conclude(decide(state.snapshot(NOW), former, runner, rng))
+        placement = conclude(decide(state.snapshot(NOW), nominated, runner, rng))
         if placement.node is None:
-            raise SystemExit(f"benchmarks: {former.key} did not fit: {placement.message}")
-        state.assume(former, placement.node, NOW)
+            raise RuntimeError(f"{nominated.key} did not fit: {placement.message}")
+        state.assume(nominated, placement.node, NOW)
         placing.append(time.process_time() - started)
     return {
         "preempting": round(statistics.median(preempting) * 1e3, 3),
@@ -124,14 +112,14 @@ def measure(runner: ProfileRunner, nodes: int, pods: int, case: str) -> dict[str
     }
 
 
-def main() -> None:
-    """Print a table."""
-    parser = argparse.ArgumentParser(prog="benchmarks.preempting", description=__doc__)
+def main(arguments: Sequence[str]) -> int:
+    """Print a table, or JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks preempting", description=__doc__)
     parser.add_argument("--nodes", default="100,1000,5000", help="numbers of nodes, separated by commas")
     parser.add_argument("--pods", type=int, default=500, help="high-priority pods; at most one per node")
     parser.add_argument("--case", action="append", choices=CASES, help="measure only this case; may be repeated")
     parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     measurements = []
     for case in options.case or CASES:
         for size in map(int, options.nodes.split(",")):
@@ -143,7 +131,4 @@ def main() -> None:
                 print(f"{case:<26} {size:>6,} nodes: {times} ms", flush=True)
     if options.json:
         print(json.dumps(measurements, indent=1))
-
-
-if __name__ == "__main__":
-    main()
+    return 0

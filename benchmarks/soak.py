@@ -12,35 +12,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import math
 import random
 import statistics
-import sys
 import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.endurance import Sample, sizes, thinned
-from benchmarks.race import cluster as servers, contestants
-from benchmarks.race.cluster import RaceCluster
-from benchmarks.race.contestants import OURS, Contestant
-from benchmarks.race.kept import KeptCluster, add_option
-from benchmarks.race.observe import Observer
-from benchmarks.race.report import percentile
-from benchmarks.race.scenario import CreatePods, Render, Scenario, Workload, load, resolved
-from benchmarks.race.watcher import cpu_seconds
-from benchmarks.race.world import World, pod_template
-from devcluster.errors import DevClusterError
-from devcluster.progress import SilentReporter
-from devcluster.toolchain import binaries
-from scheduler.kube.client import KubeClient, KubeError
+from benchmarks.endurance import Sample, thinned
+from benchmarks.harness import control_plane
+from benchmarks.harness.contestants import FIRST_SECONDS, OURS, Contestant, cpu_seconds, sizes
+from benchmarks.harness.figures import log, percentile
+from benchmarks.harness.filled import FilledCluster, SavedCluster, add_option, filled
+from benchmarks.harness.objects import pod_template
+from benchmarks.harness.scenario import CreatePods, Render, Scenario, Workload, load
 
 SCENARIO = "LargeCluster"
-_FIRST_SECONDS = 120.0
 _MINUTE = 60.0
 _SEED = 1
 _TEMPLATE = "running"
@@ -87,15 +77,10 @@ def main(arguments: Sequence[str]) -> int:
     scenario = load()[SCENARIO]
     params = {"nodes": options.nodes, "init": options.pods, "pods": 0, "rate": 0, "seconds": 0}
     workload = Workload(name="soak", params=params)
-    try:
-        paths = binaries.ensure(["etcd", "kube-apiserver"], SilentReporter())
-        kept = KeptCluster.of(options.cluster, scenario, workload, paths)
-        with servers.running(paths, kept.data) as cluster:
-            soak = _Soak(scenario, workload, cluster, max(1, round(options.pods * options.share)), kept)
-            samples = asyncio.run(soak.run(paths, options.minutes))
-    except (DevClusterError, RuntimeError, KubeError) as error:
-        print(f"benchmarks soak: {error}", file=sys.stderr)
-        return 1
+    paths = control_plane.executables()
+    saved = SavedCluster.of(options.cluster, scenario, workload, paths)
+    per_minute = max(1, round(options.pods * options.share))
+    samples = asyncio.run(_run(scenario, workload, paths, saved, per_minute, options.minutes))
     slopes = {name: slope([sample[name] for sample in samples[options.warm_up :]]) for name in FIGURES}
     if options.json:
         print(
@@ -120,51 +105,46 @@ def grows(of: Slope, none: float) -> bool:
     return of.per_hour > none and of.per_hour > of.half
 
 
+async def _run(
+    scenario: Scenario, workload: Workload, paths: dict[str, Path], saved: SavedCluster, per_minute: int, minutes: int
+) -> list[Sample]:
+    samples: list[Sample] = []
+    async with filled(scenario, workload, paths, saved) as cluster:
+        with cluster.contestant(OURS) as contestant:
+            soak = _Soak(cluster, contestant, per_minute)
+            await soak.begin()
+            for minute in range(minutes):
+                samples.append(await soak.minute(minute))
+                log(_line(samples[-1]))
+    return samples
+
+
 class _Soak:
-    def __init__(
-        self,
-        scenario: Scenario,
-        workload: Workload,
-        cluster: RaceCluster,
-        per_minute: int,
-        kept: KeptCluster,
-    ) -> None:
-        self._scenario, self._workload, self._cluster, self._kept = scenario, workload, cluster, kept
-        self._per_minute = per_minute
-        self._operations = resolved(scenario, workload)
-        template = pod_template(scenario.templates[_TEMPLATE], measured=True)
-        running = next(each for each in self._operations if isinstance(each, CreatePods) and each.template == _TEMPLATE)
+    """The pods that are replaced, a minute at a time."""
+
+    def __init__(self, cluster: FilledCluster, contestant: Contestant, per_minute: int) -> None:
+        self._objects, self._seen = cluster.objects, cluster.seen
+        self._contestant, self._per_minute = contestant, per_minute
+        templates = cluster.scenario.templates
+        running = next(
+            each for each in cluster.operations if isinstance(each, CreatePods) and each.template == _TEMPLATE
+        )
+        template = pod_template(templates[_TEMPLATE], measured=True)
         self._render = Render(template, running, name="pod-$turn-$index")
-        self._status = json.dumps({"status": scenario.templates[_TEMPLATE]["status"]}).encode()
-        self._names: deque[str] = deque()
+        self._status = json.dumps({"status": templates[_TEMPLATE]["status"]}).encode()
+        self._names = _shuffled(cluster.objects.placed)
         self._reports: list[asyncio.Task[None]] = []
 
-    async def run(self, paths: dict[str, Path], minutes: int) -> list[Sample]:
-        samples: list[Sample] = []
-        async with KubeClient(self._cluster.client_config(), qps=0, user_agent="soak", timeout=300) as client:
-            self._world = World(client, self._scenario, self._workload.params, self._operations)
-            self._seen = Observer(client)
-            await self._kept.fill(self._world, self._cluster)
-            self._names = _shuffled(self._world.placed)
-            async with self._seen.watch():
-                contestant = contestants.start(OURS, self._scenario, self._cluster, paths, "")
-                with contextlib.ExitStack() as stack:
-                    stack.callback(contestants.stop, contestant)
-                    await self._first()
-                    self._seen.on_bound = self._report
-                    for minute in range(minutes):
-                        samples.append(await self._minute(minute, contestant))
-                        print(f"  {_line(samples[-1])}", file=sys.stderr, flush=True)
-        return samples
+    async def begin(self) -> None:
+        """Have one pod placed, so that the start is over."""
+        await self._objects.create_pods([self._pod(0, 0)])
+        await self._contestant.wait_for_first_binding(self._seen)
+        self._seen.on_bound = self._report
 
-    async def _first(self) -> None:
-        """One pod, so that the start is over."""
-        await self._world.create_pods([self._pod(0, 0)])
-        if not await self._seen.wait_for(lambda: bool(self._seen.bound), _FIRST_SECONDS):
-            raise RuntimeError(f"no pod was bound in {_FIRST_SECONDS:.0f} s")
-
-    async def _minute(self, minute: int, contestant: Contestant) -> Sample:
-        seen, pids = self._seen, (contestant.process.pid, self._cluster.api_server.pid)
+    async def minute(self, minute: int) -> Sample:
+        """Replace as many pods as in each minute; returns its figures."""
+        seen, contestant = self._seen, self._contestant
+        pids = (contestant.process.pid, contestant.cluster.api_server.pid)
         seen.reset()
         used = [cpu_seconds(pid) for pid in pids]
         began = time.monotonic()
@@ -172,8 +152,7 @@ class _Soak:
             for index in range(self._per_minute):
                 await asyncio.sleep(max(0.0, began + index * _MINUTE / self._per_minute - time.monotonic()))
                 group.create_task(self._replace(minute + 1))
-        if not await seen.wait_for(lambda: len(seen.bound) >= self._per_minute, _FIRST_SECONDS):
-            contestants.require_alive(contestant)
+        if not await contestant.wait_for(seen, lambda: len(seen.bound) >= self._per_minute, FIRST_SECONDS):
             raise RuntimeError(f"minute {minute}: {len(seen.bound)} of {self._per_minute} pods were bound")
         await asyncio.gather(*self._reports)
         self._reports.clear()
@@ -182,7 +161,7 @@ class _Soak:
         cpu, api_cpu = (1000 * (cpu_seconds(pid) - before) for pid, before in zip(pids, used, strict=True))
         return {
             "minute": minute,
-            **sizes(contestant.process),
+            **sizes(contestant.process.pid),
             "p50": percentile(waits, 0.5),
             "p99": percentile(waits, 0.99),
             "cpu": cpu / self._per_minute,
@@ -192,14 +171,14 @@ class _Soak:
     async def _replace(self, turn: int) -> None:
         """Another pod of the same deployment, which the pod's number says."""
         name = self._names.popleft()
-        await self._world.delete_pod(name)
-        await self._world.create_pods([self._pod(turn, int(name.rpartition("-")[2]))])
+        await self._objects.delete_pod(name)
+        await self._objects.create_pods([self._pod(turn, int(name.rpartition("-")[2]))])
 
     def _pod(self, turn: int, index: int) -> bytes:
         return self._render(index).replace(b"$turn", str(turn).encode())
 
     def _report(self, name: str) -> None:
-        self._reports.append(asyncio.create_task(self._world.report(name, self._status)))
+        self._reports.append(asyncio.create_task(self._objects.report(name, self._status)))
         self._names.append(name)
 
 

@@ -11,30 +11,28 @@ import argparse
 import asyncio
 import contextlib
 import json
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.race import cluster as servers, contestants, watcher
-from benchmarks.race.cluster import RaceCluster
-from benchmarks.race.contestants import OURS, PEER, Contestant
-from benchmarks.race.observe import Observer
-from benchmarks.race.report import percentile, summary
-from benchmarks.race.rounds import liveness
-from benchmarks.race.scenario import CreatePods, Operation, Scenario, Workload, load, resolved
-from benchmarks.race.watcher import cpu_seconds, peak_memory
-from benchmarks.race.world import World
-from devcluster import processes
-from devcluster.errors import DevClusterError
-from devcluster.progress import SilentReporter
-from devcluster.toolchain import binaries
-from scheduler.kube.client import KubeClient, KubeError
+from benchmarks.harness import control_plane
+from benchmarks.harness.contestants import (
+    OURS,
+    PEER,
+    ROOT,
+    add_checkouts,
+    checkouts,
+    cpu_seconds,
+    peak_memory,
+)
+from benchmarks.harness.figures import log, order_of, summary
+from benchmarks.harness.filled import FilledCluster, filled
+from benchmarks.harness.scenario import Workload, load
+from benchmarks.race.rounds import PROBE_EVERY, liveness
 
 SCENARIO = "FullCluster"
 SCENARIOS = (SCENARIO, "SchedulingBasic", "TargetLoadPacking")
-BEFORE = "before"
-_FIRST_SECONDS, _DRAIN_SECONDS = 120.0, 300.0
+_DRAIN_SECONDS = 300.0
 _SETTLE_SECONDS = 1.0
 UNITS = {
     "seconds": "s to the first binding",
@@ -59,30 +57,20 @@ def _parser() -> argparse.ArgumentParser:
         "--drain", type=int, default=0, metavar="PODS", help="pending pods; also probe /livez while they are placed"
     )
     parser.add_argument("--only", choices=(OURS, PEER), help="start only this one")
-    parser.add_argument(
-        "--before", type=Path, metavar="CHECKOUT", help="also start ours from this checkout, to compare"
-    )
+    add_checkouts(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     return parser
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
-    options = _parser().parse_args(arguments)
-    scenario = load()[options.scenario]
+    parser = _parser()
+    options = parser.parse_args(arguments)
     params = {"nodes": options.nodes, "init": options.pods, "pods": options.drain or options.waiting}
     workload = Workload(name="start", params={**params, "rate": 0, "seconds": 0})
-    roots = {role: contestants.ROOT for role in (OURS, PEER) if options.only in (None, role)}
-    if options.before:
-        roots[BEFORE] = options.before.resolve()
-    try:
-        paths = binaries.ensure(["etcd", "kube-apiserver", scenario.peer], SilentReporter())
-        with servers.running(paths) as cluster:
-            stage = _Stage(scenario, workload, cluster, paths, livez=bool(options.drain))
-            runs = asyncio.run(stage.run(roots, options.rounds))
-    except (DevClusterError, RuntimeError, KubeError) as error:
-        print(f"benchmarks start: {error}", file=sys.stderr)
-        return 1
+    roots = {PEER: ROOT, **checkouts(parser, options.before)}
+    roots = {name: root for name, root in roots.items() if name not in (OURS, PEER) or options.only in (None, name)}
+    runs = asyncio.run(_run(options.scenario, workload, roots, options.rounds, livez=bool(options.drain)))
     summaries = _summaries(runs)
     print(
         json.dumps({**params, "rounds": options.rounds, **summaries}, indent=1) if options.json else _table(summaries)
@@ -90,75 +78,48 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-class _Stage:
-    def __init__(
-        self, scenario: Scenario, workload: Workload, cluster: RaceCluster, paths: dict[str, Path], *, livez: bool
-    ) -> None:
-        self._scenario, self._cluster, self._paths = scenario, cluster, paths
-        self._params = workload.params
-        self._operations: list[Operation] = resolved(scenario, workload)
-        self._backlog = next(
-            operation for operation in self._operations if isinstance(operation, CreatePods) and operation.measured
-        )
-        self._livez = livez
-        self._watcher = ""
+async def _run(
+    name: str, workload: Workload, roots: dict[str, Path], rounds: int, *, livez: bool
+) -> dict[str, list[Figures]]:
+    scenario = load()[name]
+    runs: dict[str, list[Figures]] = {role: [] for role in roots}
+    async with filled(scenario, workload, control_plane.executables(scenario.peer)) as cluster:
+        for number in range(rounds + 1):
+            for role in order_of(roots, number + 1):
+                figures = await _start(cluster, role, roots[role], f"{role}-{number}", livez=livez)
+                if number:
+                    runs[role].append(figures)
+                log(f"{number} {role}: {_line(figures)}")
+    return runs
 
-    async def run(self, roots: dict[str, Path], rounds: int) -> dict[str, list[Figures]]:
-        runs: dict[str, list[Figures]] = {role: [] for role in roots}
-        async with KubeClient(self._cluster.client_config(), qps=0, user_agent="start", timeout=300) as client:
-            self._world = World(client, self._scenario, self._params, self._operations)
-            self._seen = Observer(client)
-            await self._world.build()
-            async with self._seen.watch(), contextlib.AsyncExitStack() as stack:
-                if self._scenario.watcher:
-                    self._watcher = stack.enter_context(watcher.serving(watcher.loads(self._world.nodes)))
-                for number in range(rounds + 1):
-                    for role in roots if number % 2 == 0 else reversed(roots):
-                        figures = await self._start(role, roots[role], f"{role}-{number}")
-                        if number:
-                            runs[role].append(figures)
-                        print(f"  {number} {role}: {_line(figures)}", file=sys.stderr, flush=True)
-        return runs
 
-    async def _start(self, role: str, root: Path, tag: str) -> Figures:
-        seen = self._seen
-        names = set(await self._world.backlog(self._backlog, tag, int(self._backlog.count)))
-        await asyncio.sleep(_SETTLE_SECONDS)
-        seen.reset()
-        server = self._cluster.api_server.pid
-        figures: Figures = {}
+async def _start(cluster: FilledCluster, role: str, root: Path, tag: str, *, livez: bool) -> Figures:
+    seen = cluster.seen
+    names = await cluster.objects.backlog(cluster.backlog, tag, int(cluster.backlog.count))
+    await asyncio.sleep(_SETTLE_SECONDS)
+    seen.reset()
+    server = cluster.cluster.api_server.pid
+    figures: Figures = {}
 
-        def first_bound(_: str) -> None:
-            if not figures:
-                figures["seconds"] = time.monotonic() - started
-                figures["cpu"] = cpu_seconds(contestant.process.pid)
-                figures["api_cpu"] = cpu_seconds(server) - server_before
+    def first_bound(_: str) -> None:
+        if not figures:
+            figures["seconds"] = time.monotonic() - started
+            figures["cpu"] = cpu_seconds(contestant.process.pid)
+            figures["api_cpu"] = cpu_seconds(server) - server_before
 
-        seen.on_bound = first_bound
-        async with contextlib.AsyncExitStack() as stack:
-            server_before = cpu_seconds(server)
-            started = time.monotonic()
-            known_as = OURS if role == BEFORE else role
-            contestant = contestants.start(known_as, self._scenario, self._cluster, self._paths, self._watcher, root)
-            stack.callback(contestants.stop, contestant)
-            probe = await stack.enter_async_context(liveness(contestant, self._livez))
-            await self._wait_until_bound(contestant, names)
-            if probe:
-                figures |= {"livez_p99": 1000 * percentile(probe, 0.99), "livez_max": 1000 * max(probe)}
-            figures["rss"] = peak_memory(contestant.process.pid) / 2**20
-        await self._world.clear()
-        if not await seen.wait_for(lambda: not seen.present, _FIRST_SECONDS):
-            raise RuntimeError(f"{len(seen.present)} pods are still there {_FIRST_SECONDS:.0f} s after their deletion")
-        return figures
-
-    async def _wait_until_bound(self, contestant: Contestant, names: set[str]) -> None:
-        seen = self._seen
-        if not await seen.wait_for(lambda: bool(seen.bound), _FIRST_SECONDS):
-            contestants.require_alive(contestant)
-            log = processes.last_lines(contestant.process.log)
-            raise RuntimeError(f"{contestant.role} bound no pod in {_FIRST_SECONDS:.0f} s: {log}")
-        if not await seen.wait_for(lambda: names <= seen.bound.keys(), _DRAIN_SECONDS):
-            raise RuntimeError(f"{contestant.role} bound {len(seen.bound)} of {len(names)} pods")
+    seen.on_bound = first_bound
+    async with contextlib.AsyncExitStack() as stack:
+        server_before = cpu_seconds(server)
+        started = time.monotonic()
+        contestant = stack.enter_context(cluster.contestant(role, root))
+        probes = await stack.enter_async_context(contestant.probing(PROBE_EVERY)) if livez else ()
+        await contestant.wait_for_first_binding(seen)
+        if not await contestant.wait_until_bound(seen, names, _DRAIN_SECONDS):
+            raise RuntimeError(f"{role} bound {len(seen.bound)} of {len(names)} pods")
+        figures |= liveness(probes)
+        figures["rss"] = peak_memory(contestant.process.pid) / 2**20
+    await cluster.clear()
+    return figures
 
 
 def _line(figures: Figures) -> str:
@@ -166,13 +127,13 @@ def _line(figures: Figures) -> str:
 
 
 def _summaries(runs: dict[str, list[Figures]]) -> dict[str, dict[str, dict[str, float]]]:
-    """Median, minimum and maximum of each figure, and of ours divided by the peer's in the same round."""
+    """Median, minimum and maximum of each figure, and of ours divided by another's in the same round."""
     summaries = {
         role: {name: summary([run[name] for run in each]) for name in UNITS if each and name in each[0]}
         for role, each in runs.items()
     }
-    for other in (PEER, BEFORE):
-        pairs = list(zip(runs.get(OURS, ()), runs.get(other, ()), strict=False))
+    for other in (name for name in runs if name != OURS and OURS in runs):
+        pairs = list(zip(runs[OURS], runs[other], strict=True))
         if pairs:
             summaries[f"ours/{other}"] = {name: summary([a[name] / b[name] for a, b in pairs]) for name in RATIOS}
     return summaries

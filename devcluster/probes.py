@@ -20,16 +20,19 @@ def http_ok(port: int, path: str) -> Probe:
     )
 
 
+def unchecked_tls() -> ssl.SSLContext:
+    """TLS to a component's self-signed certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 def https_ok(port: int, path: str, authority: Path | None, *, older: str | None = None) -> Probe:
     """Succeeds when GET answers 200 over TLS; without an authority the certificate is not checked (a component's
     self-signed one). `older` is asked where the path is not served.
     """
-    if authority is None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    else:
-        context = ssl.create_default_context(cafile=str(authority))
+    context = unchecked_tls() if authority is None else ssl.create_default_context(cafile=str(authority))
 
     def status(location: str) -> int | None:
         return _status(http.client.HTTPSConnection(LOOPBACK, port, timeout=_TIMEOUT_SECONDS, context=context), location)

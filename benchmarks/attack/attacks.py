@@ -26,7 +26,7 @@ from benchmarks.attack.objects import (
     pod,
     tenant_object,
 )
-from benchmarks.race.scenario import Json, Profile
+from benchmarks.harness.scenario import Json, Profile
 
 Objects = Callable[[int], Iterable[Json]]
 """Makes objects for a cluster with this number of nodes."""

@@ -17,12 +17,10 @@ from pathlib import Path
 
 from benchmarks.attack.attacks import ATTACKS, Attack
 from benchmarks.attack.figures import Turn, complaints, table
-from benchmarks.attack.stage import Size, Stage
-from benchmarks.race import cluster as servers
-from benchmarks.race.contestants import OURS, PEER, ROOT, add_checkouts, checkouts
-from benchmarks.reporting import report
-from devcluster.progress import SilentReporter
-from devcluster.toolchain import binaries
+from benchmarks.attack.trial import Size, Trial
+from benchmarks.harness import control_plane
+from benchmarks.harness.contestants import OURS, PEER, ROOT, add_checkouts, checkouts
+from benchmarks.harness.figures import order_of, report
 
 _OK, _DIFFERENCES = 0, 3
 
@@ -61,44 +59,31 @@ def main(arguments: Sequence[str]) -> int:
             print(name, textwrap.indent(textwrap.fill(attack.exploits, 100), "    "), sep="\n")
         return _OK
     roots = checkouts(parser, options.before)
-    if PEER in roots:
-        parser.error(f"--before: no directory may have the name {PEER}")
     chosen = {name: ATTACKS[name] for name in options.attack or ATTACKS}
-    done: list[Turn] = []
     names = {PEER: "Go"}
-    code = report(
-        "attack",
-        _kept(_turns(options, chosen, roots), done),
-        lambda turn: "\n  ".join(table([turn], names)).splitlines()[-1].strip(),
+    done = report(
+        _turns(options, chosen, roots),
+        lambda turn: table([turn], names)[-1],
         lambda turns: table(turns, names),
         options.json,
     )
     missed = complaints(done)
     for line in missed:
         print(f"not good enough: {line}", file=sys.stderr)
-    return code or (_DIFFERENCES if missed and options.check else _OK)
-
-
-def _kept(turns: Iterator[Turn], done: list[Turn]) -> Iterator[Turn]:
-    for turn in turns:
-        done.append(turn)
-        yield turn
+    return _DIFFERENCES if missed and options.check else _OK
 
 
 def _turns(options: argparse.Namespace, chosen: Mapping[str, Attack], roots: dict[str, Path]) -> Iterator[Turn]:
-    peers = {attack.profile.peer for attack in chosen.values()}
-    paths = binaries.ensure(["etcd", "kube-apiserver", *sorted(peers)], SilentReporter())
-    wanted = options.only or [OURS, PEER]
+    paths = control_plane.executables(*(attack.profile.peer for attack in chosen.values()))
+    shown = options.only or [OURS, PEER]
     contestants = {
-        name: root for name, root in {PEER: ROOT, **roots}.items() if name in wanted or name not in (OURS, PEER)
+        name: root for name, root in {PEER: ROOT, **roots}.items() if name in shown or name not in (OURS, PEER)
     }
     size = Size(options.nodes, options.seconds, options.patience)
     for number in range(1, options.rounds + 1):
-        shift = (number - 1) % len(contestants)
-        order = [*contestants][shift:] + [*contestants][:shift]
         for name, attack in chosen.items():
-            with servers.running(paths) as cluster:
-                stage = Stage(name, attack, size, cluster, paths, number)
-                asyncio.run(stage.build())
-                for contestant in order:
-                    yield asyncio.run(stage.turn(contestant, contestants[contestant]))
+            with control_plane.running(paths) as cluster:
+                trial = Trial(name, attack, size, cluster, number)
+                asyncio.run(trial.build())
+                for contestant in order_of(contestants, number):
+                    yield asyncio.run(trial.turn(contestant, contestants[contestant]))

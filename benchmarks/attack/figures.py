@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.race.contestants import OURS, PEER
-from benchmarks.race.report import percentile
+from benchmarks.harness.contestants import OURS, PEER
+from benchmarks.harness.figures import markdown, percentile
 
 FREE_SECONDS = 0.5
 """A victim may always wait for so long, however quick the peer is."""
@@ -141,20 +141,22 @@ def _complaints(ours: Turn, peer: Turn | None) -> Iterable[str]:
 _PHASES = ("before", "during", "after")
 
 
-def table(turns: Sequence[Turn], names: Mapping[str, str]) -> Iterable[str]:
+def table(turns: Sequence[Turn], names: Mapping[str, str]) -> list[str]:
     """Return a Markdown table, a row per contestant and round; `names` are the contestants' names in it."""
-    headings = (f"victim {phase}: p50 / p99 / most, s" for phase in _PHASES)
-    more = ("no node", "/livez failed", "well after, s", "attack created, deleted in, s", "MiB before, most")
-    yield f"| attack | scheduler | {' | '.join((*headings, *more))} |"
-    yield f"|---|---|{'---|' * (len(_PHASES) + len(more))}"
-    for turn in turns:
-        waits = [getattr(turn, phase) for phase in _PHASES]
-        cells = [f"{each.p50:.2f} / {each.p99:.2f} / {each.most:.2f}" for each in waits]
-        cells += [
-            f"{sum(each.unbound for each in waits)} of {sum(each.victims for each in waits)}",
-            f"{len(turn.failed_probes)} of {turn.probes}{', ended' if turn.ended else ''}",
-            "never" if turn.well_after is None else f"{turn.well_after:.1f}",
-            f"{turn.creating:.0f}, {turn.deleting:.0f}",
-            f"{turn.mib_before:.0f}, {turn.mib:.0f}",
-        ]
-        yield f"| {turn.attack} | {names.get(turn.contestant, turn.contestant)} | {' | '.join(cells)} |"
+    headings = [f"victim {phase}: p50 / p99 / most, s" for phase in _PHASES]
+    headings += ["no node", "/livez failed", "well after, s", "attack created, deleted in, s", "MiB before, most"]
+    return markdown(["attack", "scheduler", *headings], (_cells(turn, names) for turn in turns))
+
+
+def _cells(turn: Turn, names: Mapping[str, str]) -> list[str]:
+    waits = [getattr(turn, phase) for phase in _PHASES]
+    return [
+        turn.attack,
+        names.get(turn.contestant, turn.contestant),
+        *(f"{each.p50:.2f} / {each.p99:.2f} / {each.most:.2f}" for each in waits),
+        f"{sum(each.unbound for each in waits)} of {sum(each.victims for each in waits)}",
+        f"{len(turn.failed_probes)} of {turn.probes}{', ended' if turn.ended else ''}",
+        "never" if turn.well_after is None else f"{turn.well_after:.1f}",
+        f"{turn.creating:.0f}, {turn.deleting:.0f}",
+        f"{turn.mib_before:.0f}, {turn.mib:.0f}",
+    ]

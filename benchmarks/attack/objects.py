@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from benchmarks.race.scenario import Json
-from benchmarks.race.world import pod_template
+from benchmarks.harness import manifests
+from benchmarks.harness.objects import pod_template
+from benchmarks.harness.scenario import Json
 
 TENANT = "tenant"
 """The namespace that the attacker may write to, and the name of its ServiceAccount."""
@@ -66,7 +67,7 @@ def of_crowd(**labels: str) -> dict[str, str]:
 
 def node_name(number: int, nodes: int) -> str:
     """The node that a pod with this number is put on, in turn."""
-    return f"node-{number % nodes:05d}"
+    return manifests.node_name(number % nodes)
 
 
 def tenant_object(api_version: str, kind: str, name: str, **fields: Any) -> Json:

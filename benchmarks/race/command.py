@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,18 +12,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from benchmarks.race import kept, report
-from benchmarks.race.contestants import NULL, OURS, PEER
+from benchmarks.harness import control_plane, filled
+from benchmarks.harness.contestants import OURS, add_checkouts, checkouts
+from benchmarks.harness.scenario import Scenario, ScenarioError, Workload, choose, load
+from benchmarks.race import report
 from benchmarks.race.report import Round, excesses, shortfalls
 from benchmarks.race.rounds import race, race_checkouts
-from benchmarks.race.scenario import Scenario, ScenarioError, Workload, choose, load
-from devcluster.errors import DevClusterError
-from devcluster.progress import SilentReporter
-from devcluster.toolchain import binaries
-from scheduler.kube.client import KubeError
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
-_OK, _ERROR, _DIFFERENCES, _INVALID, _TERMINATED = 0, 1, 3, 4, 143
+_OK, _ERROR, _DIFFERENCES, _INVALID = 0, 1, 3, 4
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -41,21 +37,13 @@ def _parser() -> argparse.ArgumentParser:
         "--label", help="only workloads with this label (default: `performance`, unless --scenario or --nodes is given)"
     )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--before",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="CHECKOUT",
-        help="race ours with that of another checkout only, run by its own .venv if it has one; no result is written; "
-        "may be repeated",
-    )
+    add_checkouts(parser)
     parser.add_argument(
         "--bare",
         action="store_true",
         help="where pods preempt others, the null binder deletes victims, binds and says Scheduled, and nothing else",
     )
-    kept.add_option(parser)
+    filled.add_option(parser)
     parser.add_argument("--resume", action="store_true", help="reuse the finished rounds of an interrupted race")
     parser.add_argument("--check", action="store_true", help="exit with 3 when the workload misses a threshold")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
@@ -70,9 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.rounds < 1:
         parser.error("--rounds: at least 1")
-    others = {path.resolve().name: path.resolve() for path in options.before}
-    if len(others) < len(options.before) or others.keys() & {OURS, PEER, NULL}:
-        parser.error(f"--before: the directories need names that differ, also from {OURS}, {PEER} and {NULL}")
+    roots = checkouts(parser, options.before)
     try:
         scenarios = load()
         if options.list:
@@ -91,13 +77,8 @@ def main(arguments: Sequence[str]) -> int:
     except ScenarioError as error:
         print(f"benchmarks race: {error}", file=sys.stderr)
         return _INVALID
-    # A race that is terminated must stop the processes that it has started.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
-        return _race_all(chosen, options, others)
-    except (DevClusterError, RuntimeError, KubeError) as error:
-        print(f"benchmarks race: {error}", file=sys.stderr)
-        return _ERROR
+        return _race_all(chosen, options, roots)
     except KeyboardInterrupt:
         print("benchmarks race: interrupted; --resume goes on from the rounds that are finished", file=sys.stderr)
         return _ERROR
@@ -113,20 +94,20 @@ def _list(scenarios: dict[str, Scenario]) -> None:
             print(f"{scenario.name}/{workload.name}  {' '.join(workload.labels)}")
 
 
-def _race_all(chosen: list[tuple[Scenario, Workload]], options: argparse.Namespace, others: dict[str, Path]) -> int:
-    peers = {scenario.peer for scenario, _ in chosen}
-    paths = binaries.ensure(["etcd", "kube-apiserver", *sorted(peers)], SilentReporter())
-    about = report.machine(paths)
-    if others:
+def _race_all(chosen: list[tuple[Scenario, Workload]], options: argparse.Namespace, roots: dict[str, Path]) -> int:
+    paths = control_plane.executables(*(scenario.peer for scenario, _ in chosen))
+    if options.before:
+        others = [name for name in roots if name != OURS]
         for scenario, workload in chosen:
-            cluster = kept.KeptCluster.of(options.cluster, scenario, workload, paths)
-            runs = race_checkouts(scenario, workload, options.rounds, paths, others, cluster)
+            cluster = filled.SavedCluster.of(options.cluster, scenario, workload, paths)
+            runs = race_checkouts(scenario, workload, options.rounds, paths, roots, cluster)
             if options.json:
                 print(json.dumps([{name: run.figures for name, run in each.items()} for each in runs]), flush=True)
                 continue
             print(f"{scenario.name}/{workload.name}, {options.rounds} rounds", flush=True)
             print(*(report.compared(runs, name) for name in others), sep="\n", flush=True)
         return _OK
+    about = report.machine(paths)
     results, missed = [], []
     for scenario, workload in chosen:
         try:
@@ -155,7 +136,7 @@ def _race_one(
     stem = f"{scenario.name}-{workload.name}"
     done_before = options.results / "rounds"
     done_before.mkdir(parents=True, exist_ok=True)
-    cluster = kept.KeptCluster.of(options.cluster, scenario, workload, paths)
+    cluster = filled.SavedCluster.of(options.cluster, scenario, workload, paths)
     key = _key(scenario, workload, about)
     numbers = range(1, options.rounds + 1)
     rounds: list[Round] = []

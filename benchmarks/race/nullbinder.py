@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 import uvloop
 
-from benchmarks.race.scenario import SCHEDULER_NAME
+from benchmarks.harness.scenario import SCHEDULER_NAME
 from scheduler.kube.client import STRATEGIC_MERGE_PATCH, ClientConfig, KubeClient, KubeError, PageReader
 from scheduler.kube.primitives import format_micro_time, format_time
 

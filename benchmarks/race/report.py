@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import re
@@ -17,8 +16,9 @@ from xml.sax.saxutils import escape
 
 from pydantic import BaseModel, ConfigDict
 
-from benchmarks.race.contestants import NULL, OURS, PEER, ROOT
-from benchmarks.race.scenario import Bound, Metric, Scenario, Workload
+from benchmarks.harness.contestants import NULL, OURS, PEER, ROOT
+from benchmarks.harness.figures import summary, text_of
+from benchmarks.harness.scenario import Bound, Metric, Scenario, Workload
 
 _COLOURS = {OURS: "#1a7f5a", PEER: "#b3541e", NULL: "#8a8a8a"}
 _LIBRARIES = ("numpy", "aiohttp", "msgspec", "uvloop", "structlog")
@@ -42,7 +42,7 @@ def machine(binaries: dict[str, Path]) -> dict[str, Any]:
 
 def commit() -> str:
     """The last commit that touched what races, with a mark when something of it has been changed since."""
-    paths = ["scheduler", "secondary_scheduler", "benchmarks/race", "benchmarks/scenarios"]
+    paths = ["scheduler", "secondary_scheduler", "benchmarks/harness", "benchmarks/race", "benchmarks/scenarios"]
     last = _git("log", "-1", "--format=%h", "--", *paths) or "unknown"
     return last + ("+changes" if _git("status", "--porcelain", "--untracked-files=no", "--", *paths) else "")
 
@@ -80,14 +80,9 @@ def compared(runs: Sequence[Mapping[str, ContestantRun]], other: str) -> str:
         pairs = [(run[other].figures.get(name, 0.0), run[OURS].figures.get(name, 0.0)) for run in runs]
         if not all(before for before, _ in pairs):
             continue
-        before, now = (_range([pair[side] for pair in pairs]) for side in (0, 1))
-        lines.append(f"{name:<20} {before:>28} {now:>28} {_range([b / a for a, b in pairs]):>24}  {unit}".rstrip())
+        before, now = (text_of([pair[side] for pair in pairs]) for side in (0, 1))
+        lines.append(f"{name:<20} {before:>28} {now:>28} {text_of([b / a for a, b in pairs]):>24}  {unit}".rstrip())
     return "\n".join(lines)
-
-
-def _range(values: Sequence[float]) -> str:
-    of = summary(values)
-    return f"{of['median']:g} ({of['min']:g}-{of['max']:g})"
 
 
 def table(result: dict[str, Any]) -> str:
@@ -218,12 +213,6 @@ class Round(BaseModel):
     runs: dict[str, ContestantRun]
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of all values do not exceed."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
-
-
 def drain_rate(times: Iterable[float]) -> float:
     """Bindings per second between the first 5 % and the last 5 %."""
     ordered = sorted(times)
@@ -280,14 +269,6 @@ def figures(rounds: Sequence[Round]) -> dict[str, dict[str, dict[str, float]]]:
                 name: summary([run.figures[name] for run in runs if name in run.figures]) for name in names
             }
     return summaries
-
-
-def summary(values: Sequence[float]) -> dict[str, float]:
-    """Median, minimum and maximum, to four significant digits."""
-    return {
-        name: float(f"{value:.4g}")
-        for name, value in (("median", statistics.median(values)), ("min", min(values)), ("max", max(values)))
-    }
 
 
 def excesses(summaries: Mapping[str, Mapping[str, Mapping[str, float]]], limits: Mapping[str, float]) -> list[str]:

@@ -6,26 +6,27 @@ import asyncio
 import contextlib
 import os
 import re
-import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import aiohttp
-
-from benchmarks.race import cluster as servers, contestants, watcher
-from benchmarks.race.cluster import RaceCluster
-from benchmarks.race.contestants import NULL, OURS, PEER, Contestant
-from benchmarks.race.kept import KeptCluster
-from benchmarks.race.observe import Observer
-from benchmarks.race.report import ContestantRun, Round, curve, drain_rate, percentile, spread
-from benchmarks.race.scenario import Arrivals, Churn, CreatePods, Json, Operation, Scenario, Workload, resolved
-from benchmarks.race.watcher import cpu_seconds, peak_memory, stolen_seconds
-from benchmarks.race.world import World
-from devcluster import processes
-from devcluster.ports import LOOPBACK
-from scheduler.kube.client import KubeClient
+from benchmarks.harness.contestants import (
+    FIRST_SECONDS,
+    NULL,
+    OURS,
+    PEER,
+    ROOT,
+    Contestant,
+    Probe,
+    cpu_seconds,
+    peak_memory,
+    stolen_seconds,
+)
+from benchmarks.harness.figures import log, order_of, percentile
+from benchmarks.harness.filled import FilledCluster, SavedCluster, filled
+from benchmarks.harness.scenario import Arrivals, Churn, CreatePods, Json, Scenario, Workload
+from benchmarks.race.report import ContestantRun, Round, curve, drain_rate, spread
 from scheduler.kube.primitives import quantity_milli_value
 
 _BATCH_ATTEMPTS = re.compile(r'^scheduler_batch_attempts_total\{.*result="(\w+)".*\} (\S+)$', re.MULTILINE)
@@ -33,8 +34,7 @@ _SETTLE_SECONDS = 1.0
 _QUIET_SECONDS = 4.0
 """Events have ended when none came for so long."""
 _EVENT_SECONDS = 60.0
-_FIRST_SECONDS = 120.0
-_PROBE_EVERY = 0.1
+PROBE_EVERY = 0.1
 """A hundred times as often as a kubelet asks; more would measure the asking."""
 
 
@@ -42,20 +42,19 @@ def race(
     scenario: Scenario,
     workload: Workload,
     numbers: Sequence[int],
-    binaries: dict[str, Path],
+    paths: dict[str, Path],
     key: str,
-    kept: KeptCluster,
+    saved: SavedCluster,
 ) -> list[Round]:
     """Run the rounds with these numbers of a workload with all contestants, all on one new cluster or the one that was
-    kept; `key` identifies its settings for --resume.
+    saved; `key` identifies its settings for --resume.
 
     Raises:
         RuntimeError: a server or a contestant has exited; the message ends with its log.
     """
     load_before, stolen = os.getloadavg()[0], stolen_seconds()
-    with servers.running(binaries, kept.data) as cluster:
-        stage = _Round(scenario, workload, cluster, binaries, kept=kept)
-        results = asyncio.run(stage.run(numbers[0], len(numbers)))
+    roots = dict.fromkeys((NULL, PEER, OURS), ROOT)
+    results = asyncio.run(_run(scenario, workload, numbers, paths, roots, saved))
     return [
         Round(
             number=number,
@@ -72,122 +71,96 @@ def race_checkouts(
     scenario: Scenario,
     workload: Workload,
     rounds: int,
-    binaries: dict[str, Path],
-    others: dict[str, Path],
-    kept: KeptCluster,
+    paths: dict[str, Path],
+    roots: dict[str, Path],
+    saved: SavedCluster,
 ) -> list[dict[str, ContestantRun]]:
     """Run ours and those of other checkouts by their names, alternately, all rounds on one new cluster or the one that
-    was kept.
+    was saved.
 
     Raises:
         RuntimeError: a server or a contestant has exited; the message ends with its log.
     """
-    roots = {**others, OURS: contestants.ROOT}
-    with servers.running(binaries, kept.data) as cluster:
-        stage = _Round(scenario, workload, cluster, binaries, roots, kept=kept)
-        return asyncio.run(stage.run(1, rounds))
+    return asyncio.run(_run(scenario, workload, range(1, rounds + 1), paths, roots, saved))
 
 
-class _Round:
-    def __init__(
-        self,
-        scenario: Scenario,
-        workload: Workload,
-        cluster: RaceCluster,
-        binaries: dict[str, Path],
-        roots: dict[str, Path] | None = None,
-        *,
-        kept: KeptCluster,
-    ) -> None:
-        self._kept = kept
-        self._scenario, self._workload = scenario, workload
-        self._roots = roots or dict.fromkeys((NULL, PEER, OURS), contestants.ROOT)
-        self._cluster, self._binaries = cluster, binaries
-        self._operations: list[Operation] = resolved(scenario, workload)
-        self._backlog = next(
-            operation for operation in self._operations if isinstance(operation, CreatePods) and operation.measured
-        )
-        self._watcher = ""
+async def _run(
+    scenario: Scenario,
+    workload: Workload,
+    numbers: Sequence[int],
+    paths: dict[str, Path],
+    roots: dict[str, Path],
+    saved: SavedCluster,
+) -> list[dict[str, ContestantRun]]:
+    async with filled(scenario, workload, paths, saved) as cluster:
+        log(f"{len(cluster.objects.nodes)} nodes are there, filled")
+        contests = _Contests(cluster, roots)
+        if warm := workload.params.get("warmup", 0):
+            for role in order_of(roots, numbers[0]):
+                await contests.warm_up(role, warm)
+        return [{role: await contests.run(role) for role in order_of(roots, number)} for number in numbers]
 
-    async def run(self, number: int, rounds: int = 1) -> list[dict[str, ContestantRun]]:
-        # Nobody is always the first on fresh servers; in a single round the ceiling is, which warms them up.
-        roles = list(self._roots)
-        orders = [
-            roles[shift:] + roles[:shift] for shift in ((number - 1 + each) % len(roles) for each in range(rounds))
-        ]
-        config = self._cluster.client_config()
-        async with KubeClient(config, qps=0, user_agent="race", timeout=300) as client:
-            self._world = World(client, self._scenario, self._workload.params, self._operations)
-            self._seen = Observer(client)
-            await self._kept.fill(self._world, self._cluster)
-            _log(f"{len(self._world.nodes)} nodes are there, filled")
-            self._measured_loads = watcher.loads(self._world.nodes) if self._scenario.watcher else {}
-            async with contextlib.AsyncExitStack() as stack:
-                if self._scenario.watcher:
-                    self._watcher = stack.enter_context(watcher.serving(self._measured_loads))
-                await stack.enter_async_context(self._seen.watch())
-                if warm := self._workload.params.get("warmup", 0):
-                    for role in orders[0]:
-                        await self._warm_up(role, warm)
-                return [{role: await self._contest(role) for role in order} for order in orders]
 
-    async def _warm_up(self, role: str, pods: int) -> None:
+class _Contests:
+    """What each contestant goes through on a cluster."""
+
+    def __init__(self, cluster: FilledCluster, roots: dict[str, Path]) -> None:
+        self._cluster, self._roots = cluster, roots
+        self._objects, self._seen = cluster.objects, cluster.seen
+        self._operations, self._backlog = cluster.operations, cluster.backlog
+
+    async def warm_up(self, role: str, pods: int) -> None:
         """Programs into the page cache, servers to their speed; nothing is measured."""
         tag = f"warm-{role}"
-        await self._world.refill(tag)
-        names = await self._world.backlog(self._backlog, tag, pods)
-        contestant = self._start(role)
-        try:
-            await self._wait_until_bound(contestant, names, _FIRST_SECONDS)
-        finally:
-            contestants.stop(contestant)
-        await self._clear()
+        await self._objects.refill(tag)
+        names = await self._objects.backlog(self._backlog, tag, pods)
+        with self._cluster.contestant(role, self._roots[role]) as contestant:
+            await contestant.wait_until_bound(self._seen, names, FIRST_SECONDS)
+        await self._cluster.clear()
 
-    async def _contest(self, role: str) -> ContestantRun:
-        self._cluster.require_alive()
-        await self._world.refill(role)
-        names = await self._world.backlog(self._backlog, role, int(self._backlog.count))
+    async def run(self, role: str) -> ContestantRun:
+        """One contestant's turn: the backlog, then steady arrivals."""
+        self._cluster.cluster.require_alive()
+        await self._objects.refill(role)
+        names = await self._objects.backlog(self._backlog, role, int(self._backlog.count))
         await asyncio.sleep(_SETTLE_SECONDS)
         self._seen.reset()
+        started = time.monotonic()
         async with contextlib.AsyncExitStack() as stack:
-            started = time.monotonic()
-            contestant = self._start(role)
-            stack.callback(contestants.stop, contestant)
-            probe = await stack.enter_async_context(liveness(contestant, self._scenario.probe_liveness))
+            contestant = stack.enter_context(self._cluster.contestant(role, self._roots[role]))
+            probes = None
+            if self._cluster.scenario.probe_liveness:
+                probes = await stack.enter_async_context(contestant.probing(PROBE_EVERY))
             for churn in (operation for operation in self._operations if isinstance(operation, Churn)):
-                task = asyncio.create_task(self._world.churn(churn, role))
+                task = asyncio.create_task(self._objects.churn(churn, role))
                 stack.callback(task.cancel)
             figures = await self._drain(contestant, names, started)
             times = [self._seen.bound[name] for name in names if name in self._seen.bound]
-            if not any(isinstance(operation, CreatePods) and operation.every_round for operation in self._operations):
+            if not self._cluster.makes_room:
                 # Where pods make room for others, the load says nothing about the choice of nodes.
                 figures |= self._quality(names)
-            if probe:
-                figures |= {"livez_p99": 1000 * percentile(probe, 0.99), "livez_max": 1000 * max(probe)}
+            figures |= liveness(probes or ())
             if role != NULL:
                 figures |= await self._steady(contestant)
             if role == PEER:
                 figures |= await batching(contestant)
             figures["rss"] = peak_memory(contestant.process.pid) / 2**20
-        await self._clear()
+        await self._cluster.clear()
         return ContestantRun(figures=figures, curve=curve(times, started))
 
     async def _drain(self, contestant: Contestant, names: list[str], started: float) -> dict[str, float]:
         """The backlog, until the last event is written too."""
-        pids = (contestant.process.pid, self._cluster.api_server.pid, self._cluster.etcd.pid)
-        seen = self._seen
-        makes_room = any(isinstance(operation, CreatePods) and operation.every_round for operation in self._operations)
+        servers, seen, makes_room = contestant.cluster, self._seen, self._cluster.makes_room
+        pids = (contestant.process.pid, servers.api_server.pid, servers.etcd.pid)
         # From the first binding on: starting is a figure of its own. Where others have to go first, from the first word
         # about them: most of the work may lie before the first binding.
-        if not await self._wait_for(
-            contestant, lambda: len(seen.bound) > 0 or (makes_room and seen.first_event_at is not None), _FIRST_SECONDS
-        ):
-            log = processes.last_lines(contestant.process.log)
-            raise RuntimeError(f"{contestant.role} bound no pod in {_FIRST_SECONDS:.0f} s: {log}")
+        await contestant.wait_for_first_binding(
+            seen, lambda: bool(seen.bound) or (makes_room and seen.first_event_at is not None)
+        )
         began = time.monotonic()
         bound_before, used_before = len(seen.bound), [cpu_seconds(pid) for pid in pids]
-        await self._wait_until_bound(contestant, names, self._workload.timeout_seconds)
-        _log(f"{contestant.role}: {len(seen.bound)} pods bound {time.monotonic() - started:.1f} s after its start")
+        await contestant.wait_until_bound(seen, names, self._cluster.workload.timeout_seconds)
+        log(f"{contestant.role}: {len(seen.bound)} pods bound {time.monotonic() - started:.1f} s after its start")
         await self._wait_until_quiet(names)
         used = [after - before for after, before in zip(map(cpu_seconds, pids), used_before, strict=True)]
         times = {name: seen.bound[name] for name in names if name in seen.bound}
@@ -215,8 +188,8 @@ class _Round:
         if arrivals is None:
             return {}
         tag = f"steady-{contestant.role}"
-        names = await self._world.arrive(arrivals.template, tag, float(arrivals.rate), float(arrivals.seconds))
-        await self._wait_until_bound(contestant, names, _FIRST_SECONDS)
+        names = await self._objects.arrive(arrivals.template, tag, float(arrivals.rate), float(arrivals.seconds))
+        await contestant.wait_until_bound(self._seen, names, FIRST_SECONDS)
         seen = self._seen
         # What was never bound took at least until now.
         now = time.monotonic()
@@ -225,44 +198,24 @@ class _Round:
 
     def _quality(self, names: list[str]) -> dict[str, float]:
         """How evenly the nodes are loaded: measured load, if any, and the CPU that all pods on a node ask for."""
-        nodes = self._world.nodes
+        nodes = self._objects.nodes
         requested: Counter[str] = Counter()
         for operation in self._operations:
             if isinstance(operation, CreatePods) and operation.placed:
-                millis = _cpu_request(self._scenario.templates[operation.template])
+                millis = _cpu_request(self._cluster.scenario.templates[operation.template])
                 for index in range(int(operation.count)):
                     requested[nodes[index % len(nodes)]] += millis
-        millis = _cpu_request(self._scenario.templates[self._backlog.template])
+        millis = _cpu_request(self._cluster.scenario.templates[self._backlog.template])
         for name in names:
             if name in self._seen.node:
                 requested[self._seen.node[name]] += millis
         loads = [
-            self._measured_loads.get(node, 0.0)
-            + 100 * requested[node] / quantity_milli_value(self._world.allocatable[node].get("cpu", "1"))
+            self._cluster.cpu_loads.get(node, 0.0)
+            + 100 * requested[node] / quantity_milli_value(self._objects.allocatable[node].get("cpu", "1"))
             for node in nodes
         ]
         deviation, most = spread(loads)
         return {"load_stddev": deviation, "load_max": most}
-
-    def _start(self, role: str) -> Contestant:
-        known_as = role if role in (NULL, PEER) else OURS
-        root = self._roots[role]
-        params = self._workload.params
-        return contestants.start(known_as, self._scenario, self._cluster, self._binaries, self._watcher, root, params)
-
-    async def _wait_until_bound(self, contestant: Contestant, names: list[str], seconds: float) -> bool:
-        wanted, bound = set(names), self._seen.bound
-        return await self._wait_for(contestant, lambda: wanted <= bound.keys(), seconds)
-
-    async def _wait_for(self, contestant: Contestant, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait for a condition on what is seen while contestant and servers live; returns whether it came true."""
-        deadline = time.monotonic() + seconds
-        while not await self._seen.wait_for(condition, min(2.0, deadline - time.monotonic())):
-            contestants.require_alive(contestant)
-            self._cluster.require_alive()
-            if time.monotonic() >= deadline:
-                return False
-        return True
 
     async def _wait_until_quiet(self, names: list[str]) -> None:
         seen, end = self._seen, time.monotonic() + _EVENT_SECONDS
@@ -271,17 +224,6 @@ class _Round:
             before = len(seen.events)
             if await seen.wait_for(lambda: wanted <= seen.events.keys(), _QUIET_SECONDS) or len(seen.events) == before:
                 return
-
-    async def _clear(self) -> None:
-        await self._world.clear()
-        seen = self._seen
-        if not await seen.wait_for(lambda: not seen.present, 120):
-            raise RuntimeError(f"{len(seen.present)} pods of the race are still there 120 s after their deletion")
-        seen.reset()
-
-
-def _log(text: str) -> None:
-    print(f"  {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 def _cpu_request(template: Json) -> int:
@@ -292,51 +234,18 @@ def _cpu_request(template: Json) -> int:
     )
 
 
+def liveness(probes: Sequence[Probe]) -> dict[str, float]:
+    """How long good answers of /livez took; nothing where there was none."""
+    latencies = [1000 * probe.seconds for probe in probes if probe.seconds is not None]
+    return {"livez_p99": percentile(latencies, 0.99), "livez_max": max(latencies)} if latencies else {}
+
+
 async def batching(contestant: Contestant) -> dict[str, float]:
     """How many attempts of the peer took the node that an earlier one for an equal pod had left over, and how many
     could not; nothing for a kube-scheduler without batching, which came with 1.35."""
-    url = f"https://{LOOPBACK}:{contestant.port}/metrics"
-    async with (
-        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=servers.unchecked_tls())) as session,
-        session.get(url) as answer,
-    ):
-        text = await answer.text() if answer.status == 200 else ""
-    attempts = dict.fromkeys(("hint_used", "hint_not_used"), 0.0)
-    matches = _BATCH_ATTEMPTS.findall(text)
+    matches = _BATCH_ATTEMPTS.findall(await contestant.metrics())
+    counts = {"hint_used": 0.0, "hint_not_used": 0.0}
     for result, count in matches:
-        if result in attempts:
-            attempts[result] += float(count)
-    if not matches:
-        return {}
-    return {"hints_used": attempts["hint_used"], "hints_not_used": attempts["hint_not_used"]}
-
-
-@contextlib.asynccontextmanager
-async def liveness(contestant: Contestant, wanted: bool) -> AsyncIterator[list[float]]:
-    """Ask /livez all the time, from its first answer on; yields the seconds that each answer took."""
-    latencies: list[float] = []
-    if not wanted or not contestant.port:
-        yield latencies
-        return
-
-    async def ask() -> None:
-        url = f"https://{LOOPBACK}:{contestant.port}/livez"
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=servers.unchecked_tls())) as session:
-            while True:
-                began = time.monotonic()
-                try:
-                    async with session.get(url) as answer:
-                        await answer.read()
-                        if answer.status == 200:
-                            latencies.append(time.monotonic() - began)
-                except aiohttp.ClientConnectionError:
-                    # Not serving yet; a process that has ended is noticed elsewhere.
-                    await asyncio.sleep(_PROBE_EVERY)
-                await asyncio.sleep(_PROBE_EVERY)
-
-    task = asyncio.create_task(ask())
-    try:
-        yield latencies
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        if result in counts:
+            counts[result] += float(count)
+    return {"hints_used": counts["hint_used"], "hints_not_used": counts["hint_not_used"]} if matches else {}

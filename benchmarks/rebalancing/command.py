@@ -13,10 +13,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.rebalancing.contestants import CONTESTANTS, IMAGE, Contestant, Moving, Placing, Setting
-from benchmarks.rebalancing.stage import Pace, Result, run
-from benchmarks.rebalancing.world import World, make_world
-from benchmarks.reporting import report
+from benchmarks.harness.figures import markdown, report
+from benchmarks.rebalancing.movers import IMAGE, PAIRS, Moving, Pair, Placing, Site
+from benchmarks.rebalancing.placement import InitialPlacement, place_pods
+from benchmarks.rebalancing.run import Pace, RunResult, run
 from devcluster.cluster import LocalCluster
 from devcluster.inventory import simulated_nodes
 from devcluster.progress import SilentReporter
@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--contestant",
         action="append",
-        choices=list(CONTESTANTS),
+        choices=list(PAIRS),
         help="may be repeated (all); the descheduler is built when it is missing",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results there")
@@ -47,31 +47,32 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command; returns its exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    names = options.contestant or list(CONTESTANTS)
+    names = options.contestant or list(PAIRS)
     try:
-        world = make_world(simulated_nodes(options.nodes), options.pods, options.seed)
+        placement = place_pods(simulated_nodes(options.nodes), options.pods, options.seed)
     except ValueError as error:
         parser.error(str(error))
-    results = compare([CONTESTANTS[name] for name in names], world, Pace(options.rounds, options.quiet))
-    return report("rebalancing", results, _line, table, options.json)
+    results = compare([PAIRS[name] for name in names], placement, Pace(options.rounds, options.quiet))
+    report(results, _line, table, options.json)
+    return 0
 
 
-def compare(contestants: Sequence[Contestant], world: World, pace: Pace) -> Iterator[Result]:
-    """Run contestants one after the other on a cluster that is there for them, and yield what came of each.
+def compare(pairs: Sequence[Pair], placement: InitialPlacement, pace: Pace) -> Iterator[RunResult]:
+    """Run pairs one after the other on a cluster that is there for them, and yield what came of each.
 
     Raises:
         DevClusterError: something cannot be built, or the cluster does not start.
         RuntimeError: something has ended, or does not come.
     """
-    placing = {contestant.placing for contestant in contestants}
-    others = [each for each in contestants if each.moving in (Moving.REQUESTS, Moving.PROMETHEUS)]
+    placing = {pair.placing for pair in pairs}
+    others = [pair for pair in pairs if pair.moving in (Moving.REQUESTS, Moving.PROMETHEUS)]
     names = ["kube-scheduler"] * (Placing.KUBE in placing) + ["descheduler"] * bool(others)
     paths = binaries.ensure(names, SilentReporter())
     program = {"executables": {"/bin/descheduler": [str(paths["descheduler"])]}} if others else {}
     with tempfile.TemporaryDirectory(prefix="rebalancing-") as root:
         spec = ClusterSpec(
             name="rebalancing",
-            nodes=len(world.nodes),
+            nodes=len(placement.nodes),
             real_nodes=int(bool(others)),
             pod_loads=True,
             default_scheduler=False,
@@ -80,22 +81,18 @@ def compare(contestants: Sequence[Contestant], world: World, pace: Pace) -> Iter
             images={IMAGE: program} if program else {},
         )
         with LocalCluster(spec) as cluster:
-            for contestant in contestants:
-                yield asyncio.run(run(contestant, world, Setting(cluster, paths.get("kube-scheduler")), pace))
+            for pair in pairs:
+                yield asyncio.run(run(pair, placement, Site(cluster, paths.get("kube-scheduler")), pace))
 
 
-def _line(result: Result) -> str:
+def _line(result: RunResult) -> str:
     when = f"balanced in round {result.balanced[0]}" if result.balanced else "not balanced"
     return f"{result.contestant}: {len(result.evictions)} evictions, {when}, {result.rounds} rounds"
 
 
-def table(results: Sequence[Result]) -> list[str]:
+def table(results: Sequence[RunResult]) -> list[str]:
     """Return a Markdown table with a row for each result."""
-    lines = [
-        "| | evictions until balanced | in all | of pods that had to stay | back on the same node | evicted again |"
-        " refused | overloaded nodes | standard deviation | largest | rounds until balanced |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for result in results:
         rounds, evictions = result.balanced or ("never", "never")
         refused = sum(count for code, count in result.answers.items() if code >= _REFUSED)
@@ -103,5 +100,14 @@ def table(results: Sequence[Result]) -> list[str]:
         cells = [result.contestant, evictions, len(result.evictions), result.guarded]
         cells += [result.came_back, result.again, refused, f"{before.overloaded} → {after.overloaded}"]
         cells += [f"{before.stddev:.1f} → {after.stddev:.1f}", f"{before.largest:.0f} → {after.largest:.0f} %", rounds]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
-    return lines
+        rows.append(cells)
+    headings = ["", "evictions until balanced", "in all", "of pods that had to stay", "back on the same node"]
+    headings += [
+        "evicted again",
+        "refused",
+        "overloaded nodes",
+        "standard deviation",
+        "largest",
+        "rounds until balanced",
+    ]
+    return markdown(headings, rows)

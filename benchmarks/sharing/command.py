@@ -10,13 +10,11 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.race import cluster as servers
-from benchmarks.reporting import report
-from benchmarks.sharing.stage import OURS, PEER, Cell, Result, Way, run
-from devcluster.progress import SilentReporter
-from devcluster.toolchain import binaries
+from benchmarks.harness import control_plane
+from benchmarks.harness.contestants import OURS, PEER
+from benchmarks.harness.figures import markdown, report
+from benchmarks.sharing.cell import Cell, CellResult, Way, run
 
-_SERVERS = ["etcd", "kube-apiserver", "kube-scheduler"]
 _MAX_PODS = 1000
 
 
@@ -43,14 +41,14 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.nodes < 2 or options.rounds < 1:
         parser.error("at least two nodes and one round")
-    return report("sharing", _results(options), _line, lambda done: [*table(done), "", *figures(done)], options.json)
+    report(_results(options), _line, lambda done: [*table(done), "", *figures(done)], options.json)
+    return 0
 
 
-def _results(options: argparse.Namespace) -> Iterator[Result]:
-    paths = binaries.ensure(_SERVERS, SilentReporter())
-    with servers.running(paths) as cluster:
+def _results(options: argparse.Namespace) -> Iterator[CellResult]:
+    with control_plane.running(control_plane.executables("kube-scheduler")) as cluster:
         for cell in _cells(options):
-            yield run(cell, cluster, paths["kube-scheduler"])
+            yield run(cell, cluster)
             cluster.require_alive()
 
 
@@ -64,7 +62,7 @@ def _cells(options: argparse.Namespace) -> Iterator[Cell]:
                     yield Cell(options.nodes, fill, rate, pods, way, seed=number + 1)
 
 
-def _line(result: Result) -> str:
+def _line(result: CellResult) -> str:
     cell = result.cell
     counts = ", ".join(
         f"{role} {sum(outcome.rejected.values())} of {outcome.bound} rejected"
@@ -76,43 +74,40 @@ def _line(result: Result) -> str:
     )
 
 
-def table(results: Sequence[Result]) -> list[str]:
+def table(results: Sequence[CellResult]) -> list[str]:
     """Return a Markdown table: a row per rate and fill, a column per way; rejected pods of ours and of the other in
     percent of those that each bound, summed over the rounds."""
     ways = list(dict.fromkeys(result.cell.way for result in results))
     rows = dict.fromkeys((result.cell.rate, result.cell.fill) for result in results)
-    lines = [f"| pods/s | full | {' | '.join(ways)} |", f"|---|---|{'---|' * len(ways)}"]
+    table_rows = []
     for rate, fill in rows:
         cells = []
         for way in ways:
             chosen = [each for each in results if (each.cell.rate, each.cell.fill, each.cell.way) == (rate, fill, way)]
             cells.append(" + ".join(_percent(chosen, role) for role in (OURS, PEER)))
-        lines.append(f"| {rate} | {fill} % | {' | '.join(cells)} |")
-    return lines
+        table_rows.append([rate, f"{fill} %", *cells])
+    return markdown(["pods/s", "full", *ways], table_rows)
 
 
-def figures(results: Sequence[Result]) -> list[str]:
+def figures(results: Sequence[CellResult]) -> list[str]:
     """Return a Markdown table: a row per rate, fill and way, with what became of the pods of all rounds."""
-    lines = [
-        "| pods/s | full | way | rounds | rejected: ours + other | placed | given up | no node | seconds |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    groups: dict[tuple[int, int, Way], list[Result]] = {}
+    groups: dict[tuple[int, int, Way], list[CellResult]] = {}
     for result in results:
         groups.setdefault((result.cell.rate, result.cell.fill, result.cell.way), []).append(result)
+    rows = []
     for (rate, fill, way), rounds in groups.items():
         rejected = [sum(sum(each.outcomes[role].rejected.values()) for each in rounds) for role in (OURS, PEER)]
         bound = [sum(each.outcomes[role].bound for each in rounds) for role in (OURS, PEER)]
         placed = [number - lost for number, lost in zip(bound, rejected, strict=True)]
         seconds = f"{min(each.seconds for each in rounds):.0f}–{max(each.seconds for each in rounds):.0f}"
-        lines.append(
-            f"| {rate} | {fill} % | {way} | {len(rounds)} | {rejected[0]} + {rejected[1]} | {placed[0]} + {placed[1]} |"
-            f" {sum(each.given_up for each in rounds)} | {sum(each.waiting for each in rounds)} | {seconds} |"
-        )
-    return lines
+        given_up, waiting = sum(each.given_up for each in rounds), sum(each.waiting for each in rounds)
+        pairs = (f"{rejected[0]} + {rejected[1]}", f"{placed[0]} + {placed[1]}")
+        rows.append([rate, f"{fill} %", way, len(rounds), *pairs, given_up, waiting, seconds])
+    headings = ["pods/s", "full", "way", "rounds", "rejected: ours + other", "placed", "given up", "no node", "seconds"]
+    return markdown(headings, rows)
 
 
-def _percent(results: Sequence[Result], role: str) -> str:
+def _percent(results: Sequence[CellResult], role: str) -> str:
     bound = sum(result.outcomes[role].bound for result in results)
     rejected = sum(sum(result.outcomes[role].rejected.values()) for result in results)
     return f"{100 * rejected / bound:.1f} %" if bound else "-"

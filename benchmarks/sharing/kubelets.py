@@ -23,7 +23,7 @@ _PODS = "/api/v1/pods"
 
 
 @dataclass
-class Outcome:
+class KubeletOutcome:
     """What became of the pods of one scheduler.
 
     Attributes:
@@ -63,7 +63,7 @@ class Kubelets:
         self._progress = 0
         self._statuses: asyncio.Queue[tuple[str, Obj]] = asyncio.Queue()
         self._changed = asyncio.Event()
-        self.outcomes: dict[str, Outcome] = {}
+        self.outcomes: dict[str, KubeletOutcome] = {}
         """By schedulerName."""
 
     @contextlib.asynccontextmanager
@@ -154,7 +154,7 @@ class Kubelets:
             return
         self._progress += 1
         self._known.add(uid)
-        outcome = self.outcomes.setdefault(spec.get("schedulerName", ""), Outcome())
+        outcome = self.outcomes.setdefault(spec.get("schedulerName", ""), KubeletOutcome())
         outcome.bound += 1
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
         node = spec["nodeName"]

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.rebalancing.command import compare
-from benchmarks.rebalancing.contestants import CONTESTANTS
-from benchmarks.rebalancing.stage import Pace
-from benchmarks.rebalancing.world import make_world
+from benchmarks.rebalancing.movers import PAIRS
+from benchmarks.rebalancing.placement import place_pods
+from benchmarks.rebalancing.run import Pace
 from devcluster.inventory import simulated_nodes
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 def test_an_uneven_cluster_becomes_more_even_and_no_pod_is_moved_in_vain() -> None:
-    world = make_world(simulated_nodes(12), 90, 1)
-    (result,) = compare([CONTESTANTS["ours"]], world, Pace(rounds=14, quiet=8))
+    placement = place_pods(simulated_nodes(12), 90, 1)
+    (result,) = compare([PAIRS["ours"]], placement, Pace(rounds=14, quiet=8))
     assert result.before.overloaded >= 3
     assert result.after.stddev < result.before.stddev
     assert result.after.overloaded < result.before.overloaded

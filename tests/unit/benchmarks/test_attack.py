@@ -11,9 +11,9 @@ from benchmarks.attack.attacks import ATTACKS, costly_expression
 from benchmarks.attack.command import main
 from benchmarks.attack.figures import Turn, Victim, Waits, complaints, table, well_after
 from benchmarks.attack.objects import TENANT
-from benchmarks.attack.stage import TENANT_MAY_CREATE
-from benchmarks.race.contestants import OURS, PEER
-from benchmarks.writes import path_of
+from benchmarks.attack.trial import TENANT_MAY_CREATE
+from benchmarks.harness.contestants import OURS, PEER
+from benchmarks.harness.objects import path_of
 
 NODES = 5
 MAX_BYTES = 1536 << 10
@@ -131,7 +131,7 @@ def test_the_table_has_a_row_per_contestant_and_as_many_cells_as_headings() -> N
     [
         (["--attack", "charm"], "invalid choice: 'charm'"),
         (["--nodes", "0"], "at least one node"),
-        (["--before", "/x/peer"], "no directory may have the name peer"),
+        (["--before", "/x/peer"], "need names that differ, also from ours, peer and null"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -1,16 +1,16 @@
 """What the race sees of its pods: each is bound once, whatever is changed of it later."""
 
-from benchmarks.race import observe
-from benchmarks.race.observe import Observer
+from benchmarks.harness import podwatch
+from benchmarks.harness.podwatch import PodWatch
 
 
-def shown(observer: Observer, kind: str, name: str, node: str = "", at: float = 0.0) -> None:
+def shown(observer: PodWatch, kind: str, name: str, node: str = "", at: float = 0.0) -> None:
     body = f'{{"type":"{kind}","object":{{"metadata":{{"name":"{name}"}},"spec":{{"nodeName":"{node}"}}}}}}'
-    observer._pod(observe._decoder.decode(body), at)
+    observer._pod(podwatch._decoder.decode(body), at)
 
 
 def test_a_change_of_a_pod_that_was_bound_before_a_reset_is_no_binding() -> None:
-    observer = Observer(None)  # type: ignore[arg-type]  # without a cluster
+    observer = PodWatch(None)  # type: ignore[arg-type]  # without a cluster
     names: list[str] = []
     observer.on_bound = names.append
     shown(observer, "ADDED", "a")
@@ -23,7 +23,7 @@ def test_a_change_of_a_pod_that_was_bound_before_a_reset_is_no_binding() -> None
 
 
 def test_another_pod_of_the_same_name_is_bound_again() -> None:
-    observer = Observer(None)  # type: ignore[arg-type]  # without a cluster
+    observer = PodWatch(None)  # type: ignore[arg-type]  # without a cluster
     for at, kind in enumerate(("ADDED", "DELETED", "ADDED")):
         shown(observer, kind, "a", "n1", float(at))
         observer.reset()

@@ -1,4 +1,4 @@
-"""The benchmark of rebalancers: its world, what it takes for an eviction, and its table."""
+"""The benchmark of rebalancers: its placement, what it takes for an eviction, and its table."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ from typing import Any
 import pytest
 
 from benchmarks.rebalancing.command import table
-from benchmarks.rebalancing.contestants import CONTESTANTS, Moving, policy
-from benchmarks.rebalancing.stage import Audit, Eviction, Observer, Result, Spread
-from benchmarks.rebalancing.world import BASE_CPU, LABEL, NAMESPACE, Guard, World, make_world, manifests
+from benchmarks.rebalancing.movers import PAIRS, Moving, policy
+from benchmarks.rebalancing.placement import (
+    BASE_CPU,
+    LABEL,
+    NAMESPACE,
+    Guard,
+    InitialPlacement,
+    manifests,
+    place_pods,
+)
+from benchmarks.rebalancing.run import Eviction, EvictionAudit, EvictionObserver, LoadSpread, RunResult
 from devcluster.inventory import simulated_nodes
 from devcluster.pod_loads import CPU_ANNOTATION
 from scheduler.kube.model import EventType, ResourceVersion, Unstructured, UnstructuredCodec
@@ -19,40 +27,40 @@ from scheduler.kube.model import EventType, ResourceVersion, Unstructured, Unstr
 LIMIT = 80.0
 
 
-def load_of(world: World) -> dict[str, float]:
-    cpu = {workload.name: workload.cpu for workload in world.workloads}
-    used = {name: BASE_CPU * cores for name, cores in world.cores.items()}
-    for workload, nodes in world.placement.items():
+def load_of(placement: InitialPlacement) -> dict[str, float]:
+    cpu = {workload.name: workload.cpu for workload in placement.workloads}
+    used = {name: BASE_CPU * cores for name, cores in placement.cores.items()}
+    for workload, nodes in placement.node_names.items():
         for node in nodes:
             used[node] += cpu[workload]
-    return {name: 100 * use / world.cores[name] for name, use in used.items()}
+    return {name: 100 * use / placement.cores[name] for name, use in used.items()}
 
 
-def test_the_same_seed_makes_the_same_world_and_another_one_another() -> None:
+def test_the_same_seed_makes_the_same_placement_and_another_one_another() -> None:
     nodes = simulated_nodes(12)
-    assert make_world(nodes, 90, 1) == make_world(nodes, 90, 1)
-    assert make_world(nodes, 90, 1) != make_world(nodes, 90, 2)
+    assert place_pods(nodes, 90, 1) == place_pods(nodes, 90, 1)
+    assert place_pods(nodes, 90, 1) != place_pods(nodes, 90, 2)
 
 
 def test_some_nodes_are_hot_and_there_is_room_on_others() -> None:
-    world = make_world(simulated_nodes(40), 300, 1)
-    loads = load_of(world)
-    assert world.pods == 300
-    assert all(len(world.placement[workload.name]) == workload.replicas for workload in world.workloads)
+    placement = place_pods(simulated_nodes(40), 300, 1)
+    loads = load_of(placement)
+    assert placement.pods == 300
+    assert all(len(placement.node_names[workload.name]) == workload.replicas for workload in placement.workloads)
     assert sum(load > LIMIT for load in loads.values()) >= 5
     assert max(loads.values()) < 100
     assert sum(load < 50 for load in loads.values()) >= 10
-    assert {workload.guard for workload in world.workloads} == set(Guard)
+    assert {workload.guard for workload in placement.workloads} == set(Guard)
 
 
 def test_pods_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="do not fit"):
-        make_world(simulated_nodes(2), 100, 1)
+        place_pods(simulated_nodes(2), 100, 1)
 
 
 def test_the_load_generator_learns_from_the_pods_what_they_use() -> None:
-    world = make_world(simulated_nodes(12), 90, 1)
-    for workload in world.workloads:
+    placement = place_pods(simulated_nodes(12), 90, 1)
+    for workload in placement.workloads:
         deployment, *others = manifests(workload)
         annotations = deployment["spec"]["template"]["metadata"]["annotations"]
         assert annotations[CPU_ANNOTATION] == f"{workload.cpu * 1000:.0f}m"
@@ -71,19 +79,19 @@ def pod(
     return UnstructuredCodec().decode(json.dumps(content).encode())
 
 
-def begun(*pods: Unstructured) -> Observer:
-    observer = Observer({"n1": 4, "n2": 4}, len(pods), LIMIT)
+def begun(*pods: Unstructured) -> EvictionObserver:
+    observer = EvictionObserver({"n1": 4, "n2": 4}, len(pods), LIMIT)
     observer.replace(pods, ResourceVersion("1"))
     observer.begin()
     return observer
 
 
-def show(observer: Observer, *pods: Unstructured, kind: EventType = EventType.MODIFIED) -> None:
+def show(observer: EvictionObserver, *pods: Unstructured, kind: EventType = EventType.MODIFIED) -> None:
     for item in pods:
         observer.apply([(kind, item)])
 
 
-def replace(observer: Observer, name: str, old: str, by: str, new: str) -> None:
+def replace(observer: EvictionObserver, name: str, old: str, by: str, new: str) -> None:
     """A pod is evicted, its controller makes another one, which a scheduler binds."""
     show(observer, pod(name, old, going=True), pod(by))
     show(observer, pod(name, old), kind=EventType.DELETED)
@@ -110,7 +118,7 @@ def test_a_replacement_that_is_evicted_was_evicted_again() -> None:
 
 
 def test_what_goes_before_the_begin_after_the_end_or_elsewhere_was_not_evicted() -> None:
-    observer = Observer({"n1": 4}, 2, LIMIT)
+    observer = EvictionObserver({"n1": 4}, 2, LIMIT)
     observer.replace([pod("a", "n1"), pod("b", "n1")], ResourceVersion("1"))
     show(observer, pod("a", "n1"), kind=EventType.DELETED)
     observer.begin()
@@ -139,7 +147,7 @@ def test_the_cluster_is_balanced_once_no_node_is_hot_and_no_pod_on_its_way() -> 
 
 
 def test_an_overloaded_node_whose_pods_have_to_stay_is_as_balanced_as_it_can_be() -> None:
-    observer = Observer({"n1": 4, "n2": 4}, 2, LIMIT, {"kept"})
+    observer = EvictionObserver({"n1": 4, "n2": 4}, 2, LIMIT, {"kept"})
     observer.replace([pod("a", "n1", cpu="3500m", workload="kept"), pod("b", "n1", cpu="100m")], ResourceVersion("1"))
     observer.begin()
     assert observer.balanced_since is None
@@ -156,7 +164,7 @@ def test_answers_to_evictions_are_counted_from_the_begin_on(tmp_path: Path) -> N
         return json.dumps({"verb": verb, "objectRef": reference, "responseStatus": {"code": code}}) + "\n"
 
     log.write_text(event(201))
-    audit = Audit(log)
+    audit = EvictionAudit(log)
     with log.open("a") as file:
         file.write(event(201) + event(201) + event(429) + event(201, "binding") + event(200, verb="get") + '{"verb": ')
     assert audit.evictions() == {201: 2, 429: 1}
@@ -175,10 +183,10 @@ def test_the_descheduler_has_our_thresholds_and_looks_whether_pods_fit(moving: M
 
 
 def test_the_table_says_what_was_reached_and_at_what_price() -> None:
-    before, after = Spread(27.24, 95.6, 8), Spread(14.0, 78.9, 0)
+    before, after = LoadSpread(27.24, 95.6, 8), LoadSpread(14.0, 78.9, 0)
     evictions = [Eviction(name, "web", "n1", 0.0, again) for name, again in (("a", False), ("b", True))]
-    balanced = Result("ours", before, after, evictions, 1, {201: 2, 429: 3}, guarded=1, balanced=(7, 1))
-    nothing = Result("nothing", before, before)
+    balanced = RunResult("ours", before, after, evictions, 1, {201: 2, 429: 3}, guarded=1, balanced=(7, 1))
+    nothing = RunResult("nothing", before, before)
     assert table([nothing, balanced])[2:] == [
         "| nothing | never | 0 | 0 | 0 | 0 | 0 | 8 → 8 | 27.2 → 27.2 | 96 → 96 % | never |",
         "| ours | 1 | 2 | 1 | 1 | 1 | 3 | 8 → 0 | 27.2 → 14.0 | 96 → 79 % | 7 |",
@@ -186,4 +194,4 @@ def test_the_table_says_what_was_reached_and_at_what_price() -> None:
 
 
 def test_each_contestant_is_another_one() -> None:
-    assert len({str(contestant) for contestant in CONTESTANTS.values()}) == len(CONTESTANTS)
+    assert len({str(contestant) for contestant in PAIRS.values()}) == len(PAIRS)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.harness.contestants import OURS, PEER
+from benchmarks.sharing.cell import Cell, CellResult, Way
 from benchmarks.sharing.command import figures, table
-from benchmarks.sharing.kubelets import Kubelets, Outcome
-from benchmarks.sharing.stage import OURS, PEER, Cell, Result, Way
+from benchmarks.sharing.kubelets import KubeletOutcome, Kubelets
 from devcluster.node_agent.admission import amounts
 from scheduler.kube.client import ClientConfig, KubeClient
 from scheduler.kube.model import EventType, ResourceVersion, Unstructured, UnstructuredCodec
@@ -65,7 +66,7 @@ async def test_room_is_free_once_the_watch_shows_that_a_pod_is_gone_and_not_befo
     bind(kubelets, pod("c", "ours"))
     kubelets.apply([(EventType.DELETED, pod("a", "ours"))])
     bind(kubelets, pod("d", "ours"))
-    assert kubelets.outcomes["ours"] == Outcome(bound=4, rejected=kubelets.outcomes["ours"].rejected)
+    assert kubelets.outcomes["ours"] == KubeletOutcome(bound=4, rejected=kubelets.outcomes["ours"].rejected)
     assert dict(kubelets.outcomes["ours"].rejected) == {"OutOfcpu": 1}
 
 
@@ -101,11 +102,11 @@ async def test_a_pod_that_nothing_happens_to_ends_the_cell_and_is_counted(end: s
 
 
 def test_the_table_sums_rounds_and_says_ours_first() -> None:
-    def result(way: Way, seed: int, ours: int, theirs: int) -> Result:
-        outcomes = {OURS: Outcome(100), PEER: Outcome(50)}
+    def result(way: Way, seed: int, ours: int, theirs: int) -> CellResult:
+        outcomes = {OURS: KubeletOutcome(100), PEER: KubeletOutcome(50)}
         outcomes[OURS].rejected["OutOfcpu"] = ours
         outcomes[PEER].rejected["OutOfpods"] = theirs
-        return Result(Cell(30, 95, 10, 200, way, seed), outcomes)
+        return CellResult(Cell(30, 95, 10, 200, way, seed), outcomes)
 
     results = [result(Way.NONE, 1, 2, 1), result(Way.PARTITION, 1, 0, 0), result(Way.NONE, 2, 3, 0)]
     assert table(results) == [

@@ -7,33 +7,26 @@ import contextlib
 import dataclasses
 import json
 import os
-import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import aiohttp
-
 from benchmarks.attack.attacks import Attack
 from benchmarks.attack.figures import Turn, Victim, Waits, well_after
-from benchmarks.attack.objects import TENANT, VICTIM_LABELS, cluster_object, node_name, tenant_object
-from benchmarks.manifests import node
-from benchmarks.race import cluster as servers, contestants
-from benchmarks.race.cluster import RaceCluster
-from benchmarks.race.contestants import OURS, PEER, Contestant
-from benchmarks.race.observe import Observer
-from benchmarks.race.scenario import DIRECTORY, NAMESPACE, Json, Render
-from benchmarks.race.watcher import peak_memory
-from benchmarks.race.world import define, pod_template
-from benchmarks.writes import at_once, path_of
+from benchmarks.attack.objects import TENANT, VICTIM_LABELS, cluster_object, tenant_object
+from benchmarks.harness import contestants
+from benchmarks.harness.contestants import FIRST_SECONDS, Contestant, peak_memory
+from benchmarks.harness.control_plane import ControlPlane
+from benchmarks.harness.figures import log
+from benchmarks.harness.manifests import node
+from benchmarks.harness.objects import at_once, define, path_of, pod_template
+from benchmarks.harness.podwatch import PodWatch
+from benchmarks.harness.scenario import DIRECTORY, NAMESPACE, Json, Render
 from devcluster import processes
-from devcluster.ports import LOOPBACK
-from devcluster.probes import https_ok
 from scheduler.kube.client import ClientConfig, KubeClient, KubeError, api_path
 
 _CREATORS = 16
-_FIRST_SECONDS = 120.0
 _VICTIM_EVERY = 0.25
 _PROBE_EVERY = _PROBE_SECONDS = 1.0
 _TOKEN_SECONDS = 24 * 3600
@@ -59,27 +52,24 @@ class Size:
     patience: float
 
 
-class Stage:
+class Trial:
     """One attack on a cluster of its own, for one contestant after the other."""
 
-    def __init__(
-        self, name: str, attack: Attack, size: Size, cluster: RaceCluster, binaries: dict[str, Path], number: int
-    ) -> None:
+    def __init__(self, name: str, attack: Attack, size: Size, cluster: ControlPlane, number: int) -> None:
         self._name, self._attack, self._size, self._number = name, attack, size, number
-        self._cluster, self._binaries = cluster, binaries
+        self._cluster = cluster
         self._tenant: ClientConfig | None = None
 
     async def build(self) -> None:
         """Make the nodes, the tenant with its rights, and what an administrator has made for other reasons."""
-        async with self._client(self._cluster.client_config()) as client:
+        async with self._client() as client:
             for name in (NAMESPACE, TENANT):
                 await client.post("/api/v1/namespaces", cluster_object("v1", "Namespace", name))
             for name in self._attack.definitions:
                 await define(client, DIRECTORY / name)
             self._tenant = await self._admit(client)
             count = self._size.nodes
-            nodes = (node(number, node_name(number, count)) for number in range(count))
-            await at_once((client.post("/api/v1/nodes", each) for each in nodes), _CREATORS)
+            await at_once((client.post("/api/v1/nodes", node(number)) for number in range(count)), _CREATORS)
             await at_once((_create(client, each) for each in self._attack.cluster(count)), _CREATORS)
 
     async def _admit(self, client: KubeClient) -> ClientConfig:
@@ -120,54 +110,40 @@ class Stage:
         """
         load = os.getloadavg()[0]
         async with (
-            self._client(self._cluster.client_config()) as client,
-            self._client(self._tenant or self._cluster.client_config()) as tenant,
+            self._client() as client,
+            self._client(self._tenant) as tenant,
             contextlib.AsyncExitStack() as stack,
         ):
-            seen = Observer(client)
-            await stack.enter_async_context(seen.watch())
+            seen = PodWatch(client)
+            await stack.enter_async_context(seen.running())
             victims = _Victims(client, seen)
-            role = PEER if contestant == PEER else OURS
-            started = contestants.start(role, self._attack.profile, self._cluster, self._binaries, "", root)
-            try:
-                await self._until_it_binds(victims, started, contestant)
+            with contestants.running(contestant, self._attack.profile, self._cluster, root=root) as started:
+                await victims.create("first")
+                await started.wait_for_first_binding(seen)
+                await started.wait_until_live()
                 turn = await self._bear(victims, tenant, started)
-            finally:
-                contestants.stop(started)
             self._cluster.require_alive()
             await self._clear(client, seen)
         return dataclasses.replace(turn, contestant=contestant, load=load)
 
-    async def _until_it_binds(self, victims: _Victims, started: Contestant, contestant: str) -> None:
-        """Wait until it has placed a pod, and answers probes."""
-        await victims.create("first")
-        deadline, ready = time.monotonic() + _FIRST_SECONDS, https_ok(started.port, "/livez", None)
-        while not (
-            await victims.seen.wait_for(lambda: bool(victims.seen.bound), 2.0) and await asyncio.to_thread(ready)
-        ):
-            contestants.require_alive(started)
-            self._cluster.require_alive()
-            if time.monotonic() > deadline:
-                log = processes.last_lines(started.process.log)
-                raise RuntimeError(f"{contestant} bound no pod in {_FIRST_SECONDS:.0f} s: {log}")
-
     async def _bear(self, victims: _Victims, tenant: KubeClient, started: Contestant) -> Turn:
         size = self._size
         memory_before = peak_memory(started.process.pid)
-        async with _probing(started) as probes, victims.arriving() as began:
+        probing = started.probing(_PROBE_EVERY, timeout=_PROBE_SECONDS, fresh=True)
+        async with probing as probes, victims.arriving() as began:
             await asyncio.sleep(size.seconds)
             attacked = time.monotonic()
             attackers = await self._attack_with(tenant)
             creating = time.monotonic() - attacked
-            _log(f"{self._name}: {attackers} pods were created in {creating:.1f} s")
+            log(f"{self._name}: {attackers} pods were created in {creating:.1f} s")
             async with self._more(tenant):
                 await asyncio.sleep(size.seconds)
                 attackers, reason = await _count(tenant), await _reason(tenant)
-            _log(f"{self._name}: {attackers} pods in the end; {reason}")
+            log(f"{self._name}: {attackers} pods in the end; {reason}")
             over = time.monotonic()
             await _delete_pods(tenant)
             gone = time.monotonic()
-            _log(f"{self._name}: its pods are gone in {gone - over:.1f} s")
+            log(f"{self._name}: its pods are gone in {gone - over:.1f} s")
             await asyncio.sleep(size.seconds)
             ended = not processes.is_alive(started.process)
             memory = 0 if ended else peak_memory(started.process.pid)
@@ -190,7 +166,7 @@ class Stage:
             creating=creating,
             deleting=gone - over,
             probes=len(probes),
-            failed_probes=[round(at - attacked, 1) for at, answered in probes if not answered],
+            failed_probes=[round(probe.at - attacked, 1) for probe in probes if probe.seconds is None],
             ended=ended,
             well_after=well_after(every, gone),
             mib_before=memory_before / 2**20,
@@ -225,17 +201,15 @@ class Stage:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _clear(self, client: KubeClient, seen: Observer) -> None:
+    async def _clear(self, client: KubeClient, seen: PodWatch) -> None:
         for version, plural in TENANT_MAY_CREATE:
             if plural != "podgroups" or self._attack.definitions:
                 await client.delete(api_path(version, plural, namespace=TENANT), None)
         await client.delete(_VICTIMS, None)
-        if not await seen.wait_for(lambda: not seen.present, _FIRST_SECONDS):
-            raise RuntimeError(f"{len(seen.present)} victims are still there {_FIRST_SECONDS:.0f} s after deletion")
+        await seen.wait_until_gone(FIRST_SECONDS)
 
-    @staticmethod
-    def _client(config: ClientConfig) -> KubeClient:
-        return KubeClient(config, qps=0, user_agent="attack", timeout=300)
+    def _client(self, config: ClientConfig | None = None) -> KubeClient:
+        return self._cluster.client("attack", config)
 
 
 @dataclass
@@ -243,7 +217,7 @@ class _Victims:
     """Ordinary pods of another namespace."""
 
     client: KubeClient
-    seen: Observer
+    seen: PodWatch
     lost: int = 0
     """Not created by the API server."""
     _names: list[str] = field(default_factory=list)
@@ -324,33 +298,3 @@ async def _delete_pods(tenant: KubeClient) -> None:
             await tenant.delete(_PODS, None)
         if not await _count(tenant):
             return
-
-
-@contextlib.asynccontextmanager
-async def _probing(contestant: Contestant) -> AsyncIterator[list[tuple[float, bool]]]:
-    """Ask /livez as a kubelet does; yields when it was asked so far, and whether it answered well."""
-    outcomes: list[tuple[float, bool]] = []
-    url = f"https://{LOOPBACK}:{contestant.port}/livez"
-
-    async def ask() -> None:
-        connector = aiohttp.TCPConnector(ssl=servers.unchecked_tls(), force_close=True)
-        async with aiohttp.ClientSession(connector=connector) as session:
-            while True:
-                began = time.monotonic()
-                outcome = False
-                with contextlib.suppress(aiohttp.ClientError, TimeoutError):
-                    async with asyncio.timeout(_PROBE_SECONDS), session.get(url) as answer:
-                        outcome = answer.status == 200
-                outcomes.append((began, outcome))
-                await asyncio.sleep(max(0.0, began + _PROBE_EVERY - time.monotonic()))
-
-    task = asyncio.create_task(ask())
-    try:
-        yield outcomes
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-def _log(text: str) -> None:
-    print(f"  {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)

@@ -5,31 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-import json
 import re
-import sys
 import time
 from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
-import aiohttp
-
-from benchmarks.race import cluster as servers
-from benchmarks.race.cluster import RaceCluster
-from benchmarks.race.contestants import BURST, QPS, ROOT
-from benchmarks.race.scenario import Json
-from benchmarks.sharing.kubelets import Kubelets, Outcome
-from benchmarks.writes import at_once
-from devcluster import ports, processes
+from benchmarks.harness import contestants
+from benchmarks.harness.contestants import OURS, PEER, Contestant
+from benchmarks.harness.control_plane import ControlPlane
+from benchmarks.harness.manifests import node, node_name, pod
+from benchmarks.harness.objects import at_once
+from benchmarks.harness.scenario import Json, Profile
+from benchmarks.sharing.kubelets import KubeletOutcome, Kubelets
 from devcluster.node_agent.admission import amounts
-from devcluster.ports import LOOPBACK
-from devcluster.processes import ProcessRecord, ServiceProcess
-from scheduler.kube.client import Conflict, KubeClient, KubeError
+from scheduler.kube.client import Conflict, KubeError
 
-OURS, PEER = "ours", "kube-scheduler"
 NAMES = {OURS: "secondary-scheduler", PEER: "default-scheduler"}
 """The scheduler names."""
 POOL = "sharing.secondary-scheduler.io/pool"
@@ -83,7 +75,7 @@ class Cell:
 
 
 @dataclass
-class Result:
+class CellResult:
     """What came of a cell.
 
     Attributes:
@@ -96,42 +88,41 @@ class Result:
     """
 
     cell: Cell
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    outcomes: dict[str, KubeletOutcome] = field(default_factory=dict)
     given_up: int = 0
     waiting: int = 0
     lost: int = 0
     seconds: float = 0.0
 
 
-def run(cell: Cell, cluster: RaceCluster, kube_scheduler: Path) -> Result:
+def run(cell: Cell, cluster: ControlPlane) -> CellResult:
     """Run a cell on servers that have no nodes and pods, and leave them so.
 
     Raises:
         RuntimeError: a scheduler or a server has ended.
     """
-    return asyncio.run(_Stage(cell, cluster, kube_scheduler).run())
+    return asyncio.run(_Run(cell, cluster).run())
 
 
-class _Stage:
-    def __init__(self, cell: Cell, cluster: RaceCluster, kube_scheduler: Path) -> None:
-        self._cell, self._cluster, self._kube_scheduler = cell, cluster, kube_scheduler
-        names = [f"node-{number:03d}" for number in range(cell.nodes)]
+class _Run:
+    def __init__(self, cell: Cell, cluster: ControlPlane) -> None:
+        self._cell, self._cluster = cell, cluster
+        names = [node_name(number) for number in range(cell.nodes)]
         half = cell.nodes // 2
         apart = cell.way is Way.PARTITION
         self._nodes_of = {OURS: names[:half] if apart else names, PEER: names[half:] if apart else names}
         self._nodes, self._apart = names, apart
-        self._processes: dict[str, tuple[ProcessRecord, int]] = {}
         self._lost = 0
 
-    async def run(self) -> Result:
+    async def run(self) -> CellResult:
         cell = self._cell
-        async with KubeClient(self._cluster.client_config(), qps=0, user_agent="sharing", timeout=120) as client:
+        async with self._cluster.client("sharing") as client:
             self._client = client
             kubelets = Kubelets(client, dict.fromkeys(self._nodes, amounts(_ALLOCATABLE)), cell.seed)
             await self._build()
             async with kubelets.working():
-                with self._schedulers():
-                    await self._until_both_bind(kubelets)
+                with self._schedulers() as schedulers:
+                    await self._until_both_bind(kubelets, schedulers)
                     began = time.monotonic()
                     await self._arrive(kubelets)
                     seconds = time.monotonic() - began
@@ -139,12 +130,13 @@ class _Stage:
                     await kubelets.quiet_for(_QUIET_SECONDS)
                     waiting = await kubelets.settled(_STALLED_SECONDS)
                     await kubelets.quiet_for(_QUIET_SECONDS)
-                    given_up = await self._given_up()
-                    for record, _ in self._processes.values():
-                        servers.require_alive(record)
-                outcomes = {role: kubelets.outcomes.get(name, Outcome()) for role, name in NAMES.items()}
+                    match = _FULL.search(await schedulers[OURS].metrics())
+                    given_up = int(float(match[1])) if match else 0
+                    for scheduler in schedulers.values():
+                        scheduler.require_alive()
+                outcomes = {role: kubelets.outcomes.get(name, KubeletOutcome()) for role, name in NAMES.items()}
                 await self._clear(kubelets)
-        return Result(cell, outcomes, given_up, waiting, self._lost, seconds)
+        return CellResult(cell, outcomes, given_up, waiting, self._lost, seconds)
 
     # Objects --------------------------------------------------------------------------------------------------------
 
@@ -152,43 +144,32 @@ class _Stage:
         with contextlib.suppress(Conflict):
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}}
             await self._client.post("/api/v1/namespaces", namespace)
-        await at_once((self._client.post("/api/v1/nodes", self._node(name)) for name in self._nodes), _CREATORS)
+        numbers = range(self._cell.nodes)
+        await at_once((self._client.post("/api/v1/nodes", self._node(number)) for number in numbers), _CREATORS)
         full_slots = round(self._cell.nodes * _SLOTS * self._cell.fill / 100)
         # Both halves are equally full, whether they are apart or not.
         half = -(-len(self._nodes) // 2)
         order = [name for pair in zip_longest(self._nodes[:half], self._nodes[half:]) for name in pair if name]
         before = (
-            self._create(f"before-{number:05d}", "nobody", nodeName=order[number % len(order)])
+            self._create(f"before-{number:05d}", "none", nodeName=order[number % len(order)])
             for number in range(full_slots)
         )
         await at_once(before, _CREATORS)
 
-    def _node(self, name: str) -> Json:
-        ours = self._apart and name in self._nodes_of[OURS]
+    def _node(self, number: int) -> Json:
+        ours = self._apart and node_name(number) in self._nodes_of[OURS]
         taints = [{"key": POOL, "value": "ours", "effect": "NoSchedule"}] if ours else []
-        ready = {"type": "Ready", "status": "True", "reason": "Played"}
-        return {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "labels": {POOL: "ours"} if ours else {}},
-            "spec": {"taints": taints},
-            "status": {"capacity": _ALLOCATABLE, "allocatable": _ALLOCATABLE, "conditions": [ready]},
-        }
+        item = node(number, _ALLOCATABLE, taints=taints)
+        item["metadata"]["labels"] = {POOL: "ours"} if ours else {}
+        return item
 
     async def _create(self, name: str, scheduler_name: str, **spec: Any) -> None:
         if self._apart and scheduler_name == NAMES[OURS]:
             spec["nodeSelector"] = {POOL: "ours"}
             spec["tolerations"] = [{"key": POOL, "operator": "Exists"}]
-        container = {"name": "c", "image": "registry.example.com/shop/web:1", "resources": {"requests": _REQUESTS}}
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name},
-            # It is gone as soon as it is deleted.
-            "spec": {"schedulerName": scheduler_name, "terminationGracePeriodSeconds": 0, "containers": [container]}
-            | spec,
-        }
-        await self._client.post(_PODS, pod)
+        # It is gone as soon as it is deleted.
+        spec |= {"schedulerName": scheduler_name, "terminationGracePeriodSeconds": 0}
+        await self._client.post(_PODS, pod(name, _REQUESTS, namespace=_NAMESPACE, **spec))
 
     async def _arrive(self, kubelets: Kubelets) -> None:
         """Pods at the cell's rate, to both schedulers alternately; with each, another one ends."""
@@ -220,64 +201,33 @@ class _Stage:
     # Schedulers -----------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _schedulers(self) -> Iterator[None]:
-        try:
-            for role in (OURS, PEER):
-                self._start(role)
-            yield
-        finally:
-            processes.stop([record for record, _ in self._processes.values()])
+    def _schedulers(self) -> Iterator[dict[str, Contestant]]:
+        with contextlib.ExitStack() as stack:
+            yield {
+                role: stack.enter_context(contestants.running(role, profile, self._cluster, scheduler_name=NAMES[role]))
+                for role, profile in ((OURS, self._profile()), (PEER, Profile()))
+            }
 
-    def _start(self, role: str) -> None:
-        layout = self._cluster.layout
-        profile: Json = {"schedulerName": NAMES[role]}
-        percent = {Way.RECHECK: 80, Way.RECHECK_ALWAYS: 0, Way.CARE_AND_RECHECK: 80}.get(self._cell.way)
-        if role == OURS and percent is not None:
-            args = {"recheckNodesAbovePercent": percent}
-            profile["pluginConfig"] = [{"name": "SecondarySchedulerOptions", "args": args}]
-        if role == OURS and self._cell.way in (Way.CARE, Way.CARE_AND_RECHECK):
-            profile["plugins"] = {"filter": {"enabled": [{"name": "SharedNodes"}]}}
-        file = layout.config(f"{role}.json")
-        file.write_text(
-            json.dumps(
-                {
-                    "apiVersion": "kubescheduler.config.k8s.io/v1",
-                    "kind": "KubeSchedulerConfiguration",
-                    "leaderElection": {"leaderElect": False},
-                    "clientConnection": {"kubeconfig": str(layout.kubeconfig), "qps": QPS, "burst": BURST},
-                    "profiles": [profile],
-                }
-            )
+    def _profile(self) -> Profile:
+        """How ours is configured."""
+        way = self._cell.way
+        percent = {Way.RECHECK: 80, Way.RECHECK_ALWAYS: 0, Way.CARE_AND_RECHECK: 80}.get(way)
+        options = [{"name": "SecondarySchedulerOptions", "args": {"recheckNodesAbovePercent": percent}}]
+        cares = way in (Way.CARE, Way.CARE_AND_RECHECK)
+        return Profile(
+            plugins={"filter": {"enabled": [{"name": "SharedNodes"}]}} if cares else {},
+            pluginConfig=[] if percent is None else options,
         )
-        port = ports.allocate([role], {})[role]
-        kubeconfig = layout.kubeconfig
-        argv = [
-            *([sys.executable, "-m", "scheduler"] if role == OURS else [str(self._kube_scheduler)]),
-            f"--config={file}",
-            f"--bind-address={LOOPBACK}",
-            f"--secure-port={port}",
-            *(f"--{purpose}-kubeconfig={kubeconfig}" for purpose in ("authentication", "authorization")),
-            "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
-        ]
-        service = ServiceProcess(role, argv, ports=[port], env={"PYTHONPATH": str(ROOT)})
-        self._processes[role] = (processes.start(service, layout.root), port)
 
-    async def _until_both_bind(self, kubelets: Kubelets) -> None:
+    async def _until_both_bind(self, kubelets: Kubelets, schedulers: dict[str, Contestant]) -> None:
         """One pod each, which goes again."""
         for role, name in NAMES.items():
             await self._create(f"first-{name}", name)
             deadline = time.monotonic() + _FIRST_SECONDS
             while name not in kubelets.outcomes:
-                servers.require_alive(self._processes[role][0])
+                schedulers[role].require_alive()
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"{role} bound no pod in {_FIRST_SECONDS:.0f} s")
                 await kubelets.quiet_for(0.1)
             await self._client.delete(f"{_PODS}/first-{name}", None)
         await kubelets.quiet_for(0.5)
-
-    async def _given_up(self) -> int:
-        url = f"https://{LOOPBACK}:{self._processes[OURS][1]}/metrics"
-        connector = aiohttp.TCPConnector(ssl=servers.unchecked_tls())
-        async with aiohttp.ClientSession(connector=connector) as session, session.get(url) as answer:
-            match = _FULL.search(await answer.text())
-        return int(float(match[1])) if match else 0

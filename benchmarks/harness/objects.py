@@ -1,16 +1,18 @@
-"""Creates the objects of a scenario: nodes, the pods that fill them, the backlog, steady arrivals."""
+"""Objects written to an API server: one, many at a time, and all of a scenario: nodes, the pods that fill them, the
+backlog, steady arrivals."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from benchmarks.race.scenario import (
+from benchmarks.harness.scenario import (
     DIRECTORY,
     NAMESPACE,
     ROLE,
@@ -25,13 +27,40 @@ from benchmarks.race.scenario import (
     Scenario,
     with_params,
 )
-from benchmarks.writes import at_once
-from scheduler.kube.client import MERGE_PATCH, Conflict, KubeClient, NotFound
+from scheduler.kube.client import APPLY_PATCH, MERGE_PATCH, Conflict, KubeClient, NotFound, api_path
 
 _CREATORS = 32
 _CLAIMS = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims"
 _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _SERVED_SECONDS = 30.0
+
+
+async def at_once(calls: Iterable[Awaitable[object]], workers: int) -> None:
+    """Await all calls, so many at a time. They are made only when it is their turn: an iterator may make them."""
+    left = iter(calls)
+
+    async def worker() -> None:
+        for call in left:
+            await call
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(workers):
+            group.create_task(worker())
+
+
+def path_of(item: dict[str, Any], name: str | None = None) -> str:
+    """Return the path of objects like this one in its namespace, or of the one with this name."""
+    kind = item["kind"].lower()
+    plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    return api_path(item["apiVersion"], plural, namespace=item["metadata"].get("namespace"), name=name)
+
+
+async def apply(client: KubeClient, item: dict[str, Any], manager: str) -> dict[str, Any]:
+    """Apply an object as a field manager, whatever others have set; returns what the API server has then."""
+    path = path_of(item, item["metadata"]["name"])
+    params = {"fieldManager": manager, "force": "true"}
+    answer: dict[str, Any] = json.loads(await client.patch(path, item, params, content_type=APPLY_PATCH))
+    return answer
 
 
 def pod_template(template: Json, *, measured: bool) -> Json:
@@ -46,7 +75,7 @@ def pod_template(template: Json, *, measured: bool) -> Json:
     }
 
 
-class World:
+class ScenarioObjects:
     """Writes the objects of one workload."""
 
     def __init__(

@@ -59,17 +59,17 @@ class Workload:
 
 
 @dataclass(frozen=True)
-class World:
+class InitialPlacement:
     """What a run begins with.
 
     Attributes:
         nodes: simulated ones.
-        placement: of each workload, the nodes of its pods.
+        node_names: of each workload, the nodes of its pods.
     """
 
     nodes: Sequence[SimulatedNode]
     workloads: Sequence[Workload]
-    placement: Mapping[str, Sequence[str]]
+    node_names: Mapping[str, Sequence[str]]
 
     @property
     def pods(self) -> int:
@@ -82,8 +82,8 @@ class World:
         return {node.name: node.size.cpus for node in self.nodes}
 
 
-def make_world(nodes: Sequence[SimulatedNode], pods: int, seed: int) -> World:
-    """Return the world of a seed.
+def place_pods(nodes: Sequence[SimulatedNode], pods: int, seed: int) -> InitialPlacement:
+    """Return the placement of a seed.
 
     Raises:
         ValueError: the pods do not fit.
@@ -92,11 +92,11 @@ def make_world(nodes: Sequence[SimulatedNode], pods: int, seed: int) -> World:
     workloads = list(_workloads(pods, chance))
     placer = _Placer(nodes, chance)
     # The busy ones first: they find room where they gather.
-    placement = {
+    node_names = {
         workload.name: [placer.place(workload) for _ in range(workload.replicas)]
         for workload in sorted(workloads, key=lambda workload: -workload.cpu)
     }
-    return World(nodes, workloads, placement)
+    return InitialPlacement(nodes, workloads, node_names)
 
 
 def _workloads(pods: int, chance: random.Random) -> Iterator[Workload]:

@@ -1,4 +1,4 @@
-"""What the race observes: when each pod was created and bound, and when its Event was written, all by watches.
+"""When each pod was created and bound, and when its Event was written, all by watches.
 
 Creation and binding come from one watch, so that a delay of the watch affects both alike.
 """
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from benchmarks.race.scenario import NAMESPACE, ROLE
+from benchmarks.harness.scenario import NAMESPACE, ROLE
 from scheduler.kube.client import KubeClient
 
 _HOURS = 6 * 3600
@@ -50,13 +50,13 @@ _decoder = msgspec.json.Decoder(_Event)
 _only_meta = msgspec.json.Decoder(_Object)
 
 
-class Observer:
-    """Times in seconds of `time.monotonic()`, by the pods' names."""
+class PodWatch:
+    """The pods that contestants have to do with. Times in seconds of `time.monotonic()`, by the pods' names."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self.present: set[str] = set()
-        """Names of the race's pods that exist now."""
+        """Names of the pods that exist now."""
         self._placed: set[str] = set()
         """Those of them that have a node, whose later changes are no binding."""
         self.created: dict[str, float] = {}
@@ -69,7 +69,7 @@ class Observer:
         self._changed = asyncio.Event()
 
     @contextlib.asynccontextmanager
-    async def watch(self) -> AsyncIterator[None]:
+    async def running(self) -> AsyncIterator[None]:
         """Watch while the block runs; a watch that fails raises RuntimeError at the next `until`."""
         # Only what the contestants do: the pods that fill the cluster have no such label.
         pods = asyncio.create_task(self._watch(_PODS, {"labelSelector": ROLE}, self._pod))
@@ -94,7 +94,7 @@ class Observer:
         while not condition():
             for task in self._tasks:
                 if task.done():
-                    raise RuntimeError(f"the race's own watch has failed: {task.exception()}")
+                    raise RuntimeError(f"the benchmark's own watch has failed: {task.exception()}")
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
@@ -103,6 +103,11 @@ class Observer:
                 async with asyncio.timeout(min(left, 0.5)):
                     await self._changed.wait()
         return True
+
+    async def wait_until_gone(self, seconds: float) -> None:
+        """Wait until no pod exists any more. Raises RuntimeError when that takes longer."""
+        if not await self.wait_for(lambda: not self.present, seconds):
+            raise RuntimeError(f"{len(self.present)} pods are still there {seconds:.0f} s after their deletion")
 
     async def _watch(self, path: str, selectors: dict[str, str | int], take: Callable[[_Event, float], None]) -> None:
         head = _only_meta.decode(await self._client.get(path, {"limit": 1}))

@@ -1,4 +1,4 @@
-"""One run: the world is built, a scheduler and a contestant work for some rounds, and the world is taken away again.
+"""One run: the pods are placed, a scheduler and who moves pods work for some rounds, and all is taken away again.
 
 What becomes of the pods: evictions, where their replacements are, and how even the true load is.
 
@@ -22,11 +22,20 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks.race.cluster import require_alive
-from benchmarks.rebalancing import contestants
-from benchmarks.rebalancing.contestants import DESCHEDULER, HIGH, OWN_NAMESPACE, Contestant, Json, Moving, Setting
-from benchmarks.rebalancing.world import BASE_CPU, BASE_MEMORY, LABEL, NAMESPACE, Guard, World, manifests
-from benchmarks.writes import apply, at_once
+from benchmarks.harness.control_plane import require_alive
+from benchmarks.harness.objects import apply, at_once
+from benchmarks.harness.scenario import Json
+from benchmarks.rebalancing import movers
+from benchmarks.rebalancing.movers import DESCHEDULER, HIGH, OWN_NAMESPACE, Moving, Pair, Site
+from benchmarks.rebalancing.placement import (
+    BASE_CPU,
+    BASE_MEMORY,
+    LABEL,
+    NAMESPACE,
+    Guard,
+    InitialPlacement,
+    manifests,
+)
 from devcluster import ports, processes
 from devcluster.load_generator import LoadClient
 from devcluster.pod_loads import PodUses
@@ -41,11 +50,11 @@ _WRITERS = 8
 _CLOSE_POINTS = 4.0
 """How near the measured load of every node must be to the true one before a run: its swing and some more."""
 _PODS = api_path("v1", "pods", namespace=NAMESPACE)
-_CONTESTANT = f"{api_path('v1', 'pods', namespace=OWN_NAMESPACE)}/{DESCHEDULER}"
+_POD = f"{api_path('v1', 'pods', namespace=OWN_NAMESPACE)}/{DESCHEDULER}"
 
 
 @dataclass
-class Result:
+class RunResult:
     """What came of a run.
 
     Attributes:
@@ -57,8 +66,8 @@ class Result:
     """
 
     contestant: str
-    before: Spread
-    after: Spread
+    before: LoadSpread
+    after: LoadSpread
     evictions: list[Eviction] = field(default_factory=list)
     came_back: int = 0
     answers: dict[int, int] = field(default_factory=dict)
@@ -81,30 +90,30 @@ class Pace:
     quiet: int
 
 
-async def run(contestant: Contestant, world: World, setting: Setting, pace: Pace) -> Result:
-    """Run a contestant on a cluster without workloads, and leave it so.
+async def run(pair: Pair, placement: InitialPlacement, site: Site, pace: Pace) -> RunResult:
+    """Run a pair on a cluster without workloads, and leave it so.
 
     Raises:
         RuntimeError: something has ended, or does not come.
     """
-    config = ClientConfig.load(setting.cluster.kubeconfig)
+    config = ClientConfig.load(site.cluster.kubeconfig)
     async with KubeClient(config, qps=0, user_agent="benchmark", timeout=120) as client:
-        stage = _Stage(contestant, world, setting, client, pace)
+        this_run = _Run(pair, placement, site, client, pace)
         try:
-            return await stage.run()
+            return await this_run.run()
         finally:
-            await stage.clear()
+            await this_run.clear()
 
 
-class _Stage:
-    def __init__(self, contestant: Contestant, world: World, setting: Setting, client: KubeClient, pace: Pace) -> None:
-        self._contestant, self._world, self._setting, self._client = contestant, world, setting, client
+class _Run:
+    def __init__(self, pair: Pair, placement: InitialPlacement, site: Site, client: KubeClient, pace: Pace) -> None:
+        self._pair, self._placement, self._site, self._client = pair, placement, site, client
         self._pace = pace
-        staying = {workload.name for workload in world.workloads if workload.guard is not Guard.NONE}
-        self._observer = Observer(world.cores, world.pods, HIGH, staying)
+        staying = {workload.name for workload in placement.workloads if workload.guard is not Guard.NONE}
+        self._observer = EvictionObserver(placement.cores, placement.pods, HIGH, staying)
         self._started: list[ProcessRecord] = []
 
-    async def run(self) -> Result:
+    async def run(self) -> RunResult:
         async with self._observing():
             await self._build()
             with self._scheduler():
@@ -121,9 +130,9 @@ class _Stage:
         ):
             await self._client.delete(path, {"propagationPolicy": "Background"})
         for path in (
-            _CONTESTANT,
-            f"{api_path('v1', 'configmaps', namespace=OWN_NAMESPACE)}/{contestants.REBALANCER}",
-            f"{api_path('coordination.k8s.io/v1', 'leases', namespace=OWN_NAMESPACE)}/{contestants.SCHEDULER}",
+            _POD,
+            f"{api_path('v1', 'configmaps', namespace=OWN_NAMESPACE)}/{movers.REBALANCER}",
+            f"{api_path('coordination.k8s.io/v1', 'leases', namespace=OWN_NAMESPACE)}/{movers.SCHEDULER}",
         ):
             with contextlib.suppress(NotFound):
                 await self._client.delete(path, None)
@@ -155,15 +164,15 @@ class _Stage:
     async def _build(self) -> None:
         for name in (NAMESPACE, OWN_NAMESPACE):
             await self._apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        loads = LoadClient(self._setting.cluster.load_generator_url)
-        for name in self._world.cores:
+        loads = LoadClient(self._site.cluster.load_generator_url)
+        for name in self._placement.cores:
             loads.change(name, {"cpu": BASE_CPU, "memory": BASE_MEMORY})
         # Whatever has no node selector stays off the nodes that are not simulated.
         for item in await self._list("/api/v1/nodes"):
-            if item["metadata"]["name"] not in self._world.cores:
+            if item["metadata"]["name"] not in self._placement.cores:
                 path = f"/api/v1/nodes/{item['metadata']['name']}"
                 await self._client.patch(path, {"spec": {"unschedulable": True}})
-        for workload in self._world.workloads:
+        for workload in self._placement.workloads:
             for item in manifests(workload):
                 await self._apply(item)
         await self._until(self._absent, "the controllers have made all pods")
@@ -172,7 +181,7 @@ class _Stage:
 
     async def _place(self) -> None:
         """Bind the pods to where they are in the beginning; no scheduler runs yet."""
-        left = {name: list(nodes) for name, nodes in self._world.placement.items()}
+        left = {name: list(nodes) for name, nodes in self._placement.node_names.items()}
         pods = sorted(await self._list(_PODS), key=lambda item: str(item["metadata"]["name"]))
         todo = [
             (item["metadata"]["name"], left[item["metadata"]["labels"][LABEL]].pop(0))
@@ -189,17 +198,17 @@ class _Stage:
     @contextlib.contextmanager
     def _scheduler(self) -> Iterator[None]:
         port = ports.allocate(["scheduler"], {})["scheduler"]
-        record = self._start(contestants.scheduler(self._contestant.placing, self._setting, port))
+        record = self._start(movers.scheduler(self._pair.placing, self._site, port))
         yield
         processes.stop([record])
 
     # While it runs ----------------------------------------------------------------------------------------------------
 
-    async def _compete(self) -> Result:
-        observer, interval = self._observer, contestants.INTERVAL_SECONDS
-        audit = Audit(self._setting.cluster.audit_log)
+    async def _compete(self) -> RunResult:
+        observer, interval = self._observer, movers.INTERVAL_SECONDS
+        audit = EvictionAudit(self._site.cluster.audit_log)
         observer.begin()
-        result = Result(str(self._contestant), observer.spread(), observer.spread())
+        result = RunResult(str(self._pair), observer.spread(), observer.spread())
         began = time.monotonic()
         await self._begin_moving()
         for number in range(1, self._pace.rounds + 1):
@@ -213,7 +222,7 @@ class _Stage:
         with contextlib.suppress(RuntimeError):
             await self._until(self._unplaced, "all pods have a node", interval)
         observer.end()
-        guards = {workload.name: workload.guard for workload in self._world.workloads}
+        guards = {workload.name: workload.guard for workload in self._placement.workloads}
         result.after, result.waiting = observer.spread(), observer.waiting
         result.evictions, result.came_back = list(observer.evictions), observer.came_back()
         result.answers = audit.evictions()
@@ -224,21 +233,21 @@ class _Stage:
         return result
 
     async def _begin_moving(self) -> None:
-        moving, prometheus = self._contestant.moving, self._setting.prometheus
+        moving, prometheus = self._pair.moving, self._site.prometheus
         if moving is Moving.OURS:
-            text = contestants.configuration(self._contestant.placing, self._setting)
-            for item in contestants.stand_in(next(iter(self._world.cores)), text):
+            text = movers.configuration(self._pair.placing, self._site)
+            for item in movers.stand_in(next(iter(self._placement.cores)), text):
                 await self._apply(item)
-            self._start(contestants.rebalancer(self._setting))
+            self._start(movers.rebalancer(self._site))
         elif moving is not Moving.NOTHING:
-            for item in contestants.descheduler(self._setting.real_node, moving, prometheus):
+            for item in movers.descheduler(self._site.real_node, moving, prometheus):
                 await self._apply(item)
             await self._until(self._not_running, "the descheduler runs")
 
     async def _require_alive(self) -> None:
         for record in self._started:
             require_alive(record)
-        if self._contestant.moving in (Moving.REQUESTS, Moving.PROMETHEUS) and (problem := await self._not_running()):
+        if self._pair.moving in (Moving.REQUESTS, Moving.PROMETHEUS) and (problem := await self._not_running()):
             raise RuntimeError(problem)
 
     # Conditions -------------------------------------------------------------------------------------------------------
@@ -255,7 +264,7 @@ class _Stage:
 
     async def _absent(self) -> str:
         pods = self._observer.pods
-        return f"{pods} of {self._world.pods} pods are there" if pods != self._world.pods else ""
+        return f"{pods} of {self._placement.pods} pods are there" if pods != self._placement.pods else ""
 
     async def _unplaced(self) -> str:
         return "" if self._observer.placed else "some are on their way"
@@ -270,10 +279,10 @@ class _Stage:
 
     async def _measured(self) -> str:
         """Return which node's measured load is not the true one."""
-        query = f"avg_over_time({CPU_RATIO}[{contestants.WINDOW_SECONDS}s])"
+        query = f"avg_over_time({CPU_RATIO}[{movers.WINDOW_SECONDS}s])"
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"{self._setting.prometheus}/api/v1/query", params={"query": query}) as answer,
+            session.get(f"{self._site.prometheus}/api/v1/query", params={"query": query}) as answer,
         ):
             series = (await answer.json())["data"]["result"]
         measured = {each["metric"]["instance"]: 100.0 * float(each["value"][1]) for each in series}
@@ -283,18 +292,18 @@ class _Stage:
         return ""
 
     async def _not_running(self) -> str:
-        status = json.loads(await self._client.get(_CONTESTANT))["status"]
+        status = json.loads(await self._client.get(_POD))["status"]
         if status.get("phase") == "Running":
             return ""
         log = ""
         with contextlib.suppress(Exception):  # there is none yet
-            log = (await self._client.get(f"{_CONTESTANT}/log", {"tailLines": "5"})).decode(errors="replace")
+            log = (await self._client.get(f"{_POD}/log", {"tailLines": "5"})).decode(errors="replace")
         return f"the descheduler is {status.get('phase')}: {log or status}"
 
     # Requests ---------------------------------------------------------------------------------------------------------
 
     def _start(self, service: ServiceProcess) -> ProcessRecord:
-        record = processes.start(service, self._setting.cluster.state_dir)
+        record = processes.start(service, self._site.cluster.state_dir)
         self._started.append(record)
         processes.wait_ready(service, record)
         return record
@@ -307,7 +316,7 @@ class _Stage:
         return items
 
 
-class Audit:
+class EvictionAudit:
     """What the API server has answered to evictions, from now on."""
 
     def __init__(self, path: Path) -> None:
@@ -349,7 +358,7 @@ class Eviction:
 
 
 @dataclass(frozen=True)
-class Spread:
+class LoadSpread:
     """How even the true CPU load of the nodes is, in per cent."""
 
     stddev: float
@@ -357,7 +366,7 @@ class Spread:
     overloaded: int
 
 
-class Observer:
+class EvictionObserver:
     """Receives all pods from a Reflector (a Sink).
 
     Args:
@@ -415,10 +424,10 @@ class Observer:
             for name, cores in self._cores.items()
         }
 
-    def spread(self) -> Spread:
+    def spread(self) -> LoadSpread:
         """How even they are."""
         loads = list(self.loads().values())
-        return Spread(statistics.pstdev(loads), max(loads), sum(load > self._limit for load in loads))
+        return LoadSpread(statistics.pstdev(loads), max(loads), sum(load > self._limit for load in loads))
 
     def came_back(self) -> int:
         """How many evictions ended where they began: the replacement is on the same node."""

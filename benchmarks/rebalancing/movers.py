@@ -10,12 +10,12 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from benchmarks.race.contestants import ROOT
-from benchmarks.rebalancing.world import PROFILE
+from benchmarks.harness.contestants import ROOT
+from benchmarks.harness.scenario import Json
+from benchmarks.rebalancing.placement import PROFILE
 from devcluster.cluster import LocalCluster
 from devcluster.inventory import real_node_names
 from devcluster.ports import LOOPBACK
@@ -23,7 +23,6 @@ from devcluster.probes import https_ok
 from devcluster.processes import ServiceProcess
 from devcluster.services.monitoring import CPU_RATIO
 
-Json = dict[str, Any]
 OWN_NAMESPACE, SCHEDULER, REBALANCER, DESCHEDULER = "scheduling", "secondary-scheduler", "rebalancer", "descheduler"
 IMAGE = "registry.example.com/descheduler"
 """What the local cluster's real node runs for the descheduler's image."""
@@ -55,7 +54,7 @@ class Moving(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Pair:
     """A row of the table."""
 
     moving: Moving
@@ -65,18 +64,18 @@ class Contestant:
         return f"{self.moving} + {self.placing}"
 
 
-CONTESTANTS = {
-    "nothing": Contestant(Moving.NOTHING, Placing.TARGET),
-    "ours": Contestant(Moving.OURS, Placing.TARGET),
-    "ours-risk": Contestant(Moving.OURS, Placing.RISK),
-    "descheduler-requests": Contestant(Moving.REQUESTS, Placing.TARGET),
-    "descheduler-prometheus": Contestant(Moving.PROMETHEUS, Placing.TARGET),
-    "descheduler-kube": Contestant(Moving.PROMETHEUS, Placing.KUBE),
+PAIRS = {
+    "nothing": Pair(Moving.NOTHING, Placing.TARGET),
+    "ours": Pair(Moving.OURS, Placing.TARGET),
+    "ours-risk": Pair(Moving.OURS, Placing.RISK),
+    "descheduler-requests": Pair(Moving.REQUESTS, Placing.TARGET),
+    "descheduler-prometheus": Pair(Moving.PROMETHEUS, Placing.TARGET),
+    "descheduler-kube": Pair(Moving.PROMETHEUS, Placing.KUBE),
 }
 
 
 @dataclass(frozen=True)
-class Setting:
+class Site:
     """Where a run takes place.
 
     Attributes:
@@ -101,7 +100,7 @@ class Setting:
         return self.cluster.layout.config(f"rebalancing-{name}")
 
 
-def configuration(placing: Placing, setting: Setting) -> str:
+def configuration(placing: Placing, site: Site) -> str:
     """The scheduler's configuration: what a stack with a load source has by default, or kube-scheduler's own."""
     profile: Json = {"schedulerName": PROFILE}
     if placing is not Placing.KUBE:
@@ -109,27 +108,27 @@ def configuration(placing: Placing, setting: Setting) -> str:
         profile["plugins"] = {"score": {"enabled": [{"name": placing.value, "weight": 10}], "disabled": replaced}}
         load = {"refreshSeconds": 2, "window": f"{WINDOW_SECONDS}s"}
         profile["pluginConfig"] = [
-            {"name": placing.value, "args": {"metricProvider": {"type": "Prometheus", "address": setting.prometheus}}},
+            {"name": placing.value, "args": {"metricProvider": {"type": "Prometheus", "address": site.prometheus}}},
             {"name": "SecondarySchedulerOptions", "args": {"load": load}},
         ]
     return json.dumps(
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {"kubeconfig": str(setting.cluster.kubeconfig)},
+            "clientConnection": {"kubeconfig": str(site.cluster.kubeconfig)},
             "leaderElection": {"leaderElect": True, "resourceNamespace": OWN_NAMESPACE, "resourceName": SCHEDULER},
             "profiles": [profile],
         }
     )
 
 
-def scheduler(placing: Placing, setting: Setting, port: int) -> ServiceProcess:
+def scheduler(placing: Placing, site: Site, port: int) -> ServiceProcess:
     """The scheduler's process; its configuration is written."""
-    config = setting.file("config.json")
-    config.write_text(configuration(placing, setting))
-    kubeconfig = setting.cluster.kubeconfig
+    config = site.file("config.json")
+    config.write_text(configuration(placing, site))
+    kubeconfig = site.cluster.kubeconfig
     rights = [f"--{purpose}-kubeconfig={kubeconfig}" for purpose in ("authentication", "authorization")]
-    program = [str(setting.kube_scheduler)] if placing is Placing.KUBE else [sys.executable, "-m", "scheduler"]
+    program = [str(site.kube_scheduler)] if placing is Placing.KUBE else [sys.executable, "-m", "scheduler"]
     return ServiceProcess(
         "benchmarked-scheduler",
         [*program, f"--config={config}", f"--bind-address={LOOPBACK}", f"--secure-port={port}", *_LEASE, *rights],
@@ -177,9 +176,9 @@ def stand_in(node: str, text: str) -> list[Json]:
     ]
 
 
-def rebalancer(setting: Setting) -> ServiceProcess:
+def rebalancer(site: Site) -> ServiceProcess:
     """Our rebalancer's process, in mode Automatic, with its defaults at the faster pace."""
-    settings = setting.file("settings.yaml")
+    settings = site.file("settings.yaml")
     settings.write_text(
         yaml.safe_dump(
             {
@@ -195,8 +194,8 @@ def rebalancer(setting: Setting) -> ServiceProcess:
         )
     )
     argv = [sys.executable, "-m", "secondary_scheduler.rebalancer", "--mode=Automatic"]
-    argv += [f"--config={setting.file('config.json')}"]
-    argv += [f"--settings={settings}", f"--kubeconfig={setting.cluster.kubeconfig}", f"--bind-address={LOOPBACK}"]
+    argv += [f"--config={site.file('config.json')}"]
+    argv += [f"--settings={settings}", f"--kubeconfig={site.cluster.kubeconfig}", f"--bind-address={LOOPBACK}"]
     argv += [f"--namespace={OWN_NAMESPACE}", f"--name={REBALANCER}", f"--scheduler={OWN_NAMESPACE}/{SCHEDULER}"]
     return ServiceProcess(REBALANCER, [*argv, "--port=0", "--metrics-port=0"], env={"PYTHONPATH": str(ROOT)})
 
