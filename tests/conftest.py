@@ -26,6 +26,14 @@ settings.register_profile(
 settings.load_profile("project")
 
 
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests live to the end of the run, and the collector would go through them again and again:
+    a sixth of the unit tests' processor time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Skip a test in real time that failed while the machine stood still."""

@@ -4,12 +4,14 @@ The parts: `check` (lint, format, types, import contracts), `unit` (no network),
 Chromium), `integration` (the real control plane, one part at a time), `e2e` (the whole product on a cluster of its
 own), `live` (these two in one run, so that no worker idles in between), `upstream` (three minutes of kube-scheduler's
 own tests, where they are built), `bench-smoke` (a short race against kube-scheduler). FULL=1 adds the long runs.
-`check` runs beside `unit`, as mypy keeps only one core busy; what it printed follows.
+`check`, `unit` and `live` run at once where they follow each other: `live` mostly waits, mypy keeps one core busy.
 Exit code: 0 when every part passed, else 1; the parts after a failed one still run, so that one look shows all.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import subprocess
 import sys
@@ -56,6 +58,9 @@ def servers(marker: str, files: list[str]) -> list[str]:
     return pytest(*scheduling, "--durations", "25", "-m", f"({marker}){SELECTION}", *files)
 
 
+TOOLCHAIN = [str(BIN / "python"), "-m", "devcluster.toolchain", *(("--all",) if not SELECTION else ())]
+"""Builds the binaries that servers need, or finds them."""
+
 PARTS: dict[str, list[list[str]]] = {
     "check": [
         [str(BIN / "ruff"), "check", "."],
@@ -81,26 +86,30 @@ PARTS: dict[str, list[list[str]]] = {
     ],
     # In Chromium; `make browser` installs it.
     "browser": [pytest("tests/browser")],
-    "toolchain": [[str(BIN / "python"), "-m", "devcluster.toolchain", *(("--all",) if not SELECTION else ())]],
-    "integration": [servers("integration", integration_files())],
-    "e2e": [servers("e2e", e2e_files())],
-    "live": [servers("integration or e2e", interleave(e2e_files(), integration_files()))],
+    "integration": [TOOLCHAIN, servers("integration", integration_files())],
+    "e2e": [TOOLCHAIN, servers("e2e", e2e_files())],
+    "live": [TOOLCHAIN, servers("integration or e2e", interleave(e2e_files(), integration_files()))],
     # Five of kube-scheduler's own tests, ours and the control; `make upstream` builds them.
     "upstream": [
+        TOOLCHAIN,
         [
             *(str(BIN / "python"), "-m", "tests.upstream", "--packages", "filters,scoring", "--built"),
             *("--test", "^TestNode(Affinity|Resources)|^TestImage", "--mode", "upstream"),
             *("--again", "--record", ".upstream-sample.json"),
-        ]
+        ],
     ],
     # Against the real kube-scheduler on this machine: ratios, not times.
     "bench-smoke": [
+        TOOLCHAIN,
         [
             *(str(BIN / "python"), "-m", "benchmarks", "race", "--scenario", "SchedulingBasic", "--label", "smoke"),
             *("--rounds", "2", "--check"),
-        ]
+        ],
     ],
 }
+
+AT_ONCE = ("check", "unit", "live")
+"""Two cores are busy together with what each of these leaves idle."""
 
 ENVIRONMENT = {part: {"GOGC": "400"} for part in ("integration", "e2e", "live")}
 """Dozens of API servers start and end: processor time is short, memory is not."""
@@ -122,31 +131,31 @@ def run_part(name: str, output: IO[str] | None = None) -> bool:
     return passed
 
 
-def run_beside(name: str, other: str) -> dict[str, bool]:
-    """Run two parts at a time; the first one's output is kept until the other has ended."""
-    with tempfile.TemporaryFile("w+") as kept, ThreadPoolExecutor(1) as thread:
-        first = thread.submit(run_part, name, kept)
-        outcome = {other: run_part(other), name: first.result()}
-        kept.seek(0)
-        print(kept.read(), flush=True)
+def run_at_once(names: list[str]) -> dict[str, bool]:
+    """Run parts at a time; the output of all but the last is kept until that has ended."""
+    *beside, last = names
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(len(names)) as threads:
+        kept = {name: stack.enter_context(tempfile.TemporaryFile("w+")) for name in beside}
+        running = {name: threads.submit(run_part, name, file) for name, file in kept.items()}
+        outcome = {last: run_part(last)}
+        for name, file in kept.items():
+            outcome[name] = running[name].result()
+            file.seek(0)
+            print(file.read(), flush=True)
     return outcome
 
 
 def run_all(names: list[str]) -> dict[str, bool]:
     """Run parts in their order; returns which passed."""
     outcome: dict[str, bool] = {}
-    rest = list(names)
-    while rest:
-        name = rest.pop(0)
-        if rest and (name, rest[0]) == ("check", "unit"):
-            outcome |= run_beside(name, rest.pop(0))
-        else:
-            outcome[name] = run_part(name)
+    for together, group in itertools.groupby(names, AT_ONCE.__contains__):
+        for parts in [list(group)] if together else ([name] for name in group):
+            outcome |= run_at_once(parts)
     return outcome
 
 
 def main(names: list[str]) -> int:
-    """Run the named parts; the binaries are built (or found) before the first part that needs them."""
+    """Run the named parts."""
     unknown = [name for name in names if name not in PARTS]
     if unknown or not names:
         print(
@@ -154,9 +163,8 @@ def main(names: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    if needing := {"integration", "e2e", "live", "upstream", "bench-smoke"} & set(names):
-        first = min(map(names.index, needing))
-        names = [*names[:first], "toolchain", *names[first:]]
+    # A run starts hundreds of interpreters: what they import is compiled once, whatever the caller's environment says.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ["PATH"] = f"{BIN}:{os.environ['PATH']}"
     started = time.monotonic()
     outcome = run_all(names)

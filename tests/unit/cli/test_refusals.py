@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,7 +86,7 @@ def test_a_command_that_is_refused_names_the_right(
     done = run(*command.split(), "--kubeconfig", kubeconfig, *file)
     assert done.code == code, done.err
     assert f"this user needs to {right}" in done.err + done.out
-    assert "403" not in done.err
+    assert not re.search(r"\b403\b", done.err)  # a port may end in these digits
     assert "Traceback" not in done.err
 
 

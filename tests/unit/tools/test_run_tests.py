@@ -17,9 +17,8 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> None:
     commands = {
         "check": [saying("lint"), saying("types")],
         "unit": [saying("cases")],
-        "live": [saying("servers", 3)],
+        "live": [saying("binaries"), saying("servers", 3)],
         "bench-smoke": [saying("race")],
-        "toolchain": [saying("binaries")],
     }
     monkeypatch.setattr(run_tests, "PARTS", commands)
 
@@ -28,8 +27,8 @@ def test_every_part_runs_and_a_failed_one_fails_the_run(parts: None, capfd: pyte
     assert run_tests.main(["check", "unit", "live", "bench-smoke"]) == 1
     printed = capfd.readouterr().out.splitlines()
     output = [line for line in printed if line and not line.startswith("===")]
-    # `check` runs beside `unit`, and is shown after it, whole.
-    assert output == ["cases", "lint", "types", "binaries", "servers", "race"]
+    # `check` and `unit` run beside `live`, and are shown after it, whole.
+    assert output == ["binaries", "servers", "lint", "types", "cases", "race"]
     assert printed[-1] == "=== failed: live"
 
 

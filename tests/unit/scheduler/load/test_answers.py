@@ -273,13 +273,11 @@ def test_the_interpreter_is_not_held_by_the_largest_answer_that_is_admitted(shap
             return
 
     gc.freeze()  # as the scheduler does: else the collector goes through all that pytest has
-    try:
-        # What else the machine does only adds to it: the least of three is the decoder's own.
-        assert min(longest_hold(read) for _ in range(3)) < MAX_HELD_SECONDS
-    finally:
-        gc.unfreeze()
+    # What else the machine does only adds to it: the least of three is the decoder's own.
+    assert min(longest_hold(read) for _ in range(3)) < MAX_HELD_SECONDS
 
 
+@pytest.mark.slow
 def test_a_plain_decoder_holds_the_interpreter_longer() -> None:
     """The measure measures: so the largest answer was read before."""
     body = HOSTILE["lists"]()
