@@ -42,8 +42,8 @@ class Project:
         self.root = directory / "clone"
         self.root.mkdir()
         for name in SOURCES:
-            if (ROOT / name).is_dir():
-                shutil.copytree(ROOT / name, self.root / name, ignore=shutil.ignore_patterns("__pycache__", "modules"))
+            if (ROOT / name).is_dir():  # with its byte code: compiling a clone takes longer than a preview
+                shutil.copytree(ROOT / name, self.root / name, ignore=shutil.ignore_patterns("modules"))
             else:
                 shutil.copy(ROOT / name, self.root / name)
         (self.root / ".venv").symlink_to(Path(os.environ.get("VIRTUAL_ENV", ROOT / ".venv")))

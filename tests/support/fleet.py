@@ -18,8 +18,9 @@ from tests.support.stand_ins import link_stand_ins, missing_official_plugins
 from tests.support.waiting import PATIENCE_SECONDS
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+# Byte code is copied, too: compiling the project takes longer than a preview.
 _NOT_COPIED = shutil.ignore_patterns(
-    *(".git", ".venv", "tests", "benchmarks", "docs", "image", "examples", "__pycache__", ".*_cache", "modules")
+    *(".git", ".venv", "tests", "benchmarks", "docs", "image", "examples", ".*_cache", "modules")
 )
 TOKEN = "canary-token-27182818"
 
