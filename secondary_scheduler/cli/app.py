@@ -69,7 +69,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         context_settings={
             "help_option_names": ["-h", "--help"],
             "max_content_width": _WIDTH,
-            "terminal_width": _width(),
+            "terminal_width": min(_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns),
         },
         epilog=examples("validate config.yaml", "snapshot --file cluster.json", "preflight --help"),
     )
@@ -133,10 +133,6 @@ def split_kubectl_options(arguments: Sequence[str]) -> tuple[list[str], list[str
         if KUBECTL_OPTIONS[option.partition("=")[0]] and "=" not in option and rest:
             before.append(rest.pop(0))
     return before, rest
-
-
-def _width() -> int:
-    return min(_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -11,6 +11,10 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import typer
+
+from secondary_scheduler.cli.errors import printable
+
 if TYPE_CHECKING:
     from msgspec import Struct
 
@@ -18,6 +22,11 @@ if TYPE_CHECKING:
 _MARGIN = 4
 """Columns by which tables are indented at most."""
 _MIN_WIDTH = 12
+
+
+def say(text: str) -> None:
+    """Write a message to stderr, as one line."""
+    typer.echo(printable(text), err=True)
 
 
 class FullOutputFormat(enum.StrEnum):

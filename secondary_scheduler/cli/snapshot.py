@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
+from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.kubeoptions import ContextOption, KubeconfigOption
 from secondary_scheduler.cli.loadoptions import (
     AllowInsecureOption,
@@ -20,7 +20,7 @@ from secondary_scheduler.cli.loadoptions import (
     WindowOption,
     load_origin,
 )
-from secondary_scheduler.cli.output import examples
+from secondary_scheduler.cli.output import examples, say
 from secondary_scheduler.cli.typed import duration, require_writable, was_typed
 from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 
@@ -122,10 +122,10 @@ def snapshot(
             origin,
             file,
             as_yaml=output is SnapshotFormat.YAML,
-            say=_say,
+            say=say,
             with_configuration=configuration,
         )
-    _say(f"{config.server}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
+    say(f"{config.server}: {', '.join(f'{count} {kind}' for kind, count in counts.items())}")
 
 
 def _record(
@@ -142,20 +142,16 @@ def _record(
     from secondary_scheduler.cli.snapshotfile import cluster_to_read
 
     with cluster_to_read(kubeconfig, context, renewed=True) as config:
-        running = running_configurations(config, _say) if with_configuration or origin is not None else []
-        documents = running_documents(running, _say) if with_configuration else []
-        source = as_running(origin, running, _say) if origin is not None else None
-        recorded = take_recording(config, source, file, request, _say, [document.data for document in documents])
-    _say(
+        running = running_configurations(config, say) if with_configuration or origin is not None else []
+        documents = running_documents(running, say) if with_configuration else []
+        source = as_running(origin, running, say) if origin is not None else None
+        recorded = take_recording(config, source, file, request, say, [document.data for document in documents])
+    say(
         f"{config.server}: recorded {recorded.seconds:.0f} s: {recorded.objects:,} objects at the beginning, "
         f"{recorded.events:,} changes, {recorded.size / (1 << 20):.1f} MiB"
     )
     if problem := ending(recorded, request):
         raise CommandError(problem)
-
-
-def _say(text: str) -> None:
-    typer.echo(printable(text), err=True)
 
 
 def _size(text: str) -> int:

@@ -83,11 +83,8 @@ def _conditions(conditions: Iterable[ObservedCondition]) -> Iterator[StatusProbl
     for condition in conditions:
         severity = _SEVERITY.get((condition.type, condition.status))
         if severity is not None:
-            yield StatusProblem(severity, condition.type, _explained(condition), condition.since)
-
-
-def _explained(condition: ObservedCondition) -> str:
-    return ": ".join(filter(None, (condition.reason, condition.message)))
+            message = ": ".join(filter(None, (condition.reason, condition.message)))
+            yield StatusProblem(severity, condition.type, message, condition.since)
 
 
 def _replicas(instance: InstanceStatus, readable: bool) -> Iterator[StatusProblem]:

@@ -87,13 +87,11 @@ def with_forgotten(pod: KubeObject, answer: DecisionList, key: str) -> DecisionL
         answer: whose `why_not` is about this node or another.
         key: namespace and name of the pod.
     """
+    scheduled = (
+        condition for condition in parts(pod, "status", "conditions") if condition.get("type") == "PodScheduled"
+    )
     placed = next(
-        (
-            condition.get("lastTransitionTime")
-            for condition in parts(pod, "status", "conditions")
-            if _is_placed(condition)
-        ),
-        None,
+        (condition.get("lastTransitionTime") for condition in scheduled if condition.get("status") == "True"), None
     )
     leading, since = (answer.history.leading_since, answer.history.since) if answer.history else (None, None)
     forgotten = ForgottenDecision(
@@ -120,10 +118,6 @@ def _anothers(pod: KubeObject, scheduler: str, node: str, schedulers: AskedSched
     # `schedulerName` of a pod is immutable.
     advice = " Create the pod anew with this schedulerName." if like else ""
     return f"it waits for the scheduler {scheduler}{untried}; {serves}{like}{advice}"
-
-
-def _is_placed(condition: KubeObject) -> bool:
-    return condition.get("type") == "PodScheduled" and condition.get("status") == "True"
 
 
 def _is_before(first: object, second: object) -> bool:

@@ -7,14 +7,13 @@ may not read are counts, and so are their messages and reasons: a plugin's words
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from msgspec import structs
 
 from scheduler.config import Configuration, load_configuration
-from scheduler.framework import PodInfo
 from secondary_scheduler.views.nodes import NodeColumns
 from secondary_scheduler.views.runs import Limits, PodDecision, SimulationRun
 from secondary_scheduler.views.scenes import Scene, Withheld
@@ -69,12 +68,12 @@ def cut(scene: Scene, visitor: Visitor) -> Scene:
         old=None,
         remarks=scene.remarks if sees_all else (),
         others=scene.others if sees_all else Counter({_OTHER_SCHEDULERS: scene.others.total()}),
-        pods_on=_visible_pods(scene.pods_on, visitor),
+        pods_on=lambda node: [pod for pod in scene.pods_on(node) if visitor.sees(pod.key)],
         decide=_refuse,
         withheld=Withheld(
             decisions=unseen,
             placed=Counter({node: number for node, number in placed.items() if node is not None}),
-            pods_on=_number_of_hidden_pods(scene.pods_on, visitor),
+            pods_on=lambda node: sum(not visitor.sees(pod.key) for pod in scene.pods_on(node)),
             configuration=not visitor.configuration,
         ),
     )
@@ -92,16 +91,6 @@ def _numbered(number: int, decision: PodDecision, visitor: Visitor) -> PodDecisi
     if hidden := len(every) - len(victims):
         victims = (*victims, f"{hidden} of other namespaces")
     return structs.replace(decision, number=number, victims=victims)
-
-
-def _visible_pods(
-    pods_on: Callable[[str], Collection[PodInfo]], visitor: Visitor
-) -> Callable[[str], Collection[PodInfo]]:
-    return lambda node: [pod for pod in pods_on(node) if visitor.sees(pod.key)]
-
-
-def _number_of_hidden_pods(pods_on: Callable[[str], Collection[PodInfo]], visitor: Visitor) -> Callable[[str], int]:
-    return lambda node: sum(not visitor.sees(pod.key) for pod in pods_on(node))
 
 
 @lru_cache(maxsize=4)

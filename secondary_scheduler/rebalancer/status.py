@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -94,7 +94,7 @@ def _plan(plan: RebalancePlan, at: float, answers: Mapping[str, str]) -> dict[st
     return {
         "time": _time(at),
         "pods": plan.pods,
-        "overloaded": _names(before.overloaded if before is not None else ()),
+        "overloaded": list(before.overloaded[:_MAX_NAMES]) if before is not None else [],
         "overloadedNodes": len(before.overloaded) if before is not None else 0,
         "spread": {
             "before": round(unevenness(before.spread), 2) if before is not None else None,
@@ -138,10 +138,6 @@ def _past(move: PastMove) -> dict[str, Any]:
 
 def _load(load: Mapping[str, float]) -> dict[str, float | None]:
     return {resource: None if math.isnan(value) else round(value, 1) for resource, value in load.items()}
-
-
-def _names(names: Sequence[str]) -> list[str]:
-    return list(names[:_MAX_NAMES])
 
 
 def _time(seconds: float) -> str | None:

@@ -182,13 +182,9 @@ def _json_problem(file: str, data: bytes, error: Exception) -> str:
 def _encoded(value: Any) -> bytes | None:
     try:
         # Numbers that JSON does not have become null; what holds one is refused.
-        return msgspec.json.encode(value, enc_hook=_nothing)
+        return msgspec.json.encode(value, enc_hook=lambda _: None)
     except _UNUSABLE:
         return None
-
-
-def _nothing(_value: object) -> None:
-    return None
 
 
 def _entries(document: _FileDocument, report: InputReport) -> Iterator[Entry]:

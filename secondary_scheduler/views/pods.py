@@ -74,7 +74,9 @@ class PodList:
 
 def listed_pods(scene: Scene, wanted: PodFilter, page: int) -> PodList:
     """Return a page of the pods; those that wait come first, the last page for a larger number."""
-    every = [*_waiting(scene), *_placed(scene)]
+    decisions = scene.run.decisions
+    every = [PodRow(decision.pod, decision.scheduler_name, None, decision.waiting) for decision in decisions]
+    every += _placed(scene)
     text = wanted.text.casefold()
     rows = [
         row
@@ -87,11 +89,6 @@ def listed_pods(scene: Scene, wanted: PodFilter, page: int) -> PodList:
     page_rows, page, pages = page_of(rows, page)
     namespaces = sorted({row.namespace for row in every})[:_MAX_NAMESPACES]
     return PodList(page_rows, len(rows), len(every), page, pages, namespaces)
-
-
-def _waiting(scene: Scene) -> Iterator[PodRow]:
-    for decision in scene.run.decisions:
-        yield PodRow(decision.pod, decision.scheduler_name, None, decision.waiting)
 
 
 def _placed(scene: Scene) -> Iterator[PodRow]:

@@ -15,7 +15,7 @@ from secondary_scheduler.cli.kubeoptions import (
     KubeconfigOption,
     OnlyNamespaceOption,
 )
-from secondary_scheduler.cli.output import examples
+from secondary_scheduler.cli.output import examples, say
 from secondary_scheduler.cli.typed import duration, require_writable
 
 _EXAMPLES = examples("bundle", "bundle --since 1h --file incident.tar.gz", "bundle --context prod -n batch")
@@ -57,9 +57,6 @@ def bundle(
     from secondary_scheduler.cli.bundle.archive import write_archive
     from secondary_scheduler.cli.bundle.collecting import BundleCollector
     from secondary_scheduler.cli.connecting import asking_as, load_connection
-
-    def say(text: str) -> None:
-        typer.echo(printable(text), err=True)
 
     try:
         config = load_connection(kubeconfig, context)

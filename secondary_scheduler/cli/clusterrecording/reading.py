@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -155,7 +155,7 @@ def read_recording(file: str, report: InputReport) -> Recording:
         if line.type is LineType.END:
             ended = EndReason(line.message) if line.message in list(EndReason) else None
             continue
-        events.append(event if event.time == end else _at(event, end))
+        events.append(event if event.time == end else replace(event, time=end))
     return Recording(
         "standard input" if file == "-" else Path(file).name, header, tuple(snapshot), tuple(events), start, end, ended
     )
@@ -202,7 +202,3 @@ def _events(file: str, lines: list[bytes], report: InputReport) -> Iterator[tupl
             line,
             Event(line.time.timestamp(), line.type, identity.kind, meta.namespace, meta.name, meta.uid, entry),
         )
-
-
-def _at(event: Event, time: float) -> Event:
-    return Event(time, event.type, event.kind, event.namespace, event.name, event.uid, event.entry, event.message)

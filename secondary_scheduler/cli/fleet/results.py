@@ -174,10 +174,7 @@ def summary(operation: Operation, results: Sequence[StackResult]) -> str:
         StackOutcome.UNCHANGED,
     )
     counted = {outcome: sum(result.outcome is outcome for result in results) for outcome in order}
-    counts = ", ".join(f"{count} {_words(outcome)}" for outcome, count in counted.items() if count)
+    words = {StackOutcome.CHANGES: "with changes"}
+    counts = ", ".join(f"{count} {words.get(outcome, outcome)}" for outcome, count in counted.items() if count)
     stacks = "1 stack" if len(results) == 1 else f"{len(results)} stacks"
     return f"Fleet {operation}: {stacks}: {counts}"
-
-
-def _words(outcome: StackOutcome) -> str:
-    return "with changes" if outcome is StackOutcome.CHANGES else str(outcome)

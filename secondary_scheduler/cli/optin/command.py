@@ -19,7 +19,7 @@ from secondary_scheduler.cli.kubeoptions import (
     KubeconfigOption,
     NamespaceOption,
 )
-from secondary_scheduler.cli.output import FullOutputFormat, document_text, examples, fitted
+from secondary_scheduler.cli.output import FullOutputFormat, document_text, examples, fitted, say
 from secondary_scheduler.cli.typed import require_apart
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def status(
         chosen = None if all_namespaces else namespace or own
         policies = _policies(connection)
         census = Census(policies, _labels(connection, chosen), datetime.now(UTC))
-        take_census(connection, census, chosen, _say)
+        take_census(connection, census, chosen, say)
     status = census.status()
     if not output.is_document:
         for line in fitted(status_lines(status)):
@@ -181,7 +181,3 @@ def _connected(kubeconfig: Path | None, context: str | None) -> Iterator[tuple[S
         raise refusal(error, config.server) from error
     finally:
         connection.close()
-
-
-def _say(text: str) -> None:
-    typer.echo(printable(text), err=True)

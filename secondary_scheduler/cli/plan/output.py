@@ -13,7 +13,7 @@ import msgspec
 from scheduler.core import Change
 from scheduler.framework import FloatArray
 from scheduler.kube.primitives import format_time
-from secondary_scheduler.balance import FIGURES, LOAD, REQUESTS, STATISTICS, FigureSpread, Peak, Worst
+from secondary_scheduler.balance import FIGURES, LOAD, REQUESTS, STATISTICS, Peak, Worst
 from secondary_scheduler.cli.clusterrecording.reading import Recording
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import aligned, escaped, fitted
@@ -137,7 +137,8 @@ def _side(source: str, side: Side) -> dict[str, Any]:
     figures: dict[str, dict[str, Any]] = {REQUESTS: {}, LOAD: {}}
     for kind, resource in FIGURES:
         spread = side.figures.spread(kind, resource)
-        figures[kind][resource] = None if spread is None else _rounded_spread(spread)
+        rounded = {name: round(getattr(spread, name), 3) for name in STATISTICS} if spread is not None else None
+        figures[kind][resource] = rounded
     return {
         "source": source,
         "hash": side.configuration.hash,
@@ -162,10 +163,6 @@ def _peak(peak: Peak) -> dict[str, Any]:
 def rfc3339(seconds: float) -> str:
     """Return a time as the API writes it."""
     return format_time(datetime.fromtimestamp(seconds, UTC))
-
-
-def _rounded_spread(spread: FigureSpread) -> dict[str, float]:
-    return {"stddev": round(spread.stddev, 3), "p95": round(spread.p95, 3), "max": round(spread.max, 3)}
 
 
 def _difference(pod: ComparedPod) -> dict[str, Any]:
@@ -337,9 +334,10 @@ def _headline(result: PlanResult) -> str:
         unschedulable = counts[Change.NEITHER]
         also = f" ({unschedulable} unschedulable with both)" if unschedulable else ""
         return f"{total}: no placement differs{also}"
+    chance = f" ({comparison.equally_good} by chance among equals)" if comparison.equally_good else ""
     parts = [
         f"{counts[Change.SAME]} on the same node",
-        f"{counts[Change.MOVED]} on another node{_of_chance(comparison.equally_good)}",
+        f"{counts[Change.MOVED]} on another node{chance}",
         f"{counts[Change.GAINED]} newly schedulable",
         f"{counts[Change.LOST]} newly unschedulable",
     ]
@@ -358,10 +356,6 @@ def _nothing_compared(result: PlanResult) -> str:
 def clock(seconds: float) -> str:
     """Return a time in UTC, to the second."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _of_chance(count: int) -> str:
-    return f" ({count} by chance among equals)" if count else ""
 
 
 def _names(pods: list[ComparedPod]) -> str:

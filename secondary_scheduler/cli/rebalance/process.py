@@ -11,6 +11,7 @@ import typer
 
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.kubeoptions import ContextOption, KubeconfigOption
+from secondary_scheduler.cli.output import say
 from secondary_scheduler.cli.typed import require_file
 from secondary_scheduler.importing import importing
 
@@ -128,4 +129,4 @@ def _run(options: RebalancerOptions, kubeconfig: Path | None, context: str | Non
             connection = opened.enter_context(renewed_connection(kubeconfig, context))
         except ConfigError as error:
             raise CommandError(printable(str(error))) from error
-        return run_process(options, connection, lambda text: typer.echo(printable(text), err=True))
+        return run_process(options, connection, say)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
-import typer
 from msgspec import Struct
 
 from scheduler.config import Configuration, RebalanceSettings, RebalanceSettingsError, read_rebalance_settings
@@ -23,8 +22,9 @@ from scheduler.kube.model import DecodeError
 from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds
 from scheduler.load import window_seconds
 from secondary_scheduler.cli.configurations import chosen_configuration, conditions_of, selection_of
-from secondary_scheduler.cli.errors import InputError, printable
+from secondary_scheduler.cli.errors import InputError
 from secondary_scheduler.cli.loadoptions import add_load
+from secondary_scheduler.cli.output import say
 from secondary_scheduler.cli.rebalance import output as forms
 from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceOptions
 from secondary_scheduler.cli.snapshotfile import cluster_to_read
@@ -64,7 +64,7 @@ from secondary_scheduler.simulation.settingup import ReadyCluster, load_sources,
 
 def run(request: SnapshotRequest, options: RebalanceOptions) -> RebalanceOutcome:
     """Make the plan and write it; what is wrong with the objects is reported on stderr."""
-    report = InputReport(_say)
+    report = InputReport(say)
     settings, live = _settings(options.settings), options.live
     conditions = conditions_of(request, report)
     objects = read_recorded(request.files, report) if live is None else _live_objects(live, report)
@@ -98,7 +98,7 @@ def _settings(file: Path | None) -> RebalanceSettings:
     except RebalanceSettingsError as error:
         problems = str(error).splitlines()
         for problem in problems[1:]:
-            _say(f"--settings {file}: {problem}")
+            say(f"--settings {file}: {problem}")
         raise InputError(f"--settings {file}: {problems[0]}") from error
 
 
@@ -168,10 +168,6 @@ def _oracle(ready: ReadyCluster) -> Oracle:
         ready.chance,
         lambda pod: any(extender.is_interested(pod) for extender in extenders),
     )
-
-
-def _say(text: str) -> None:
-    typer.echo(printable(text), err=True)
 
 
 def read_health(

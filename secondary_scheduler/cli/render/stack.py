@@ -60,14 +60,15 @@ def read_stack(directory: Path, stack: str, *, decrypt: bool) -> StackValues:
     name = str(project.get("name") or "")
     file = root / str(project.get("stackConfigDir") or ".") / f"Pulumi.{stack}.yaml"
     if not file.is_file():
-        names = ", ".join(sorted(_stack_name(other) for other in file.parent.glob("Pulumi.*.yaml"))) or "none"
+        others = sorted(other.name for other in file.parent.glob("Pulumi.*.yaml"))
+        names = ", ".join(name.removeprefix("Pulumi.").removesuffix(".yaml") for name in others) or "none"
         raise CommandError(f"--stack {stack}: there is no {file}; stacks there: {names}", ExitCode.USAGE)
     values, secrets = _defaults(project, name), set()
     for key, value in (_load(file).get("config") or {}).items():
         full = str(key)
         if '"secure"' in json.dumps(value, default=str):
             secrets.add(full)
-        values[full] = ENCRYPTED if _is_encrypted(value) else _text(value)
+        values[full] = ENCRYPTED if isinstance(value, Mapping) and set(value) == {"secure"} else _text(value)
     if decrypt and secrets:
         values |= _decrypted(root, stack, secrets)
     runtime = project.get("runtime")
@@ -97,10 +98,6 @@ def _load(file: Path) -> Mapping[str, Any]:
     return document
 
 
-def _stack_name(file: Path) -> str:
-    return file.name.removeprefix("Pulumi.").removesuffix(".yaml")
-
-
 def _defaults(project: Mapping[str, Any], name: str) -> dict[str, str]:
     declared = project.get("config") or {}
     return {
@@ -112,10 +109,6 @@ def _defaults(project: Mapping[str, Any], name: str) -> dict[str, str]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
-
-
-def _is_encrypted(value: Any) -> bool:
-    return isinstance(value, Mapping) and set(value) == {"secure"}
 
 
 def _decrypted(root: Path, stack: str, secrets: set[str]) -> dict[str, str]:

@@ -125,7 +125,9 @@ def usage_document(
     items = [_node(node, pods, by_node.get(node.name, ())) for node in nodes]
     items.sort(key=lambda item: item.name)
     if key is not SortKey.NAME:
-        items.sort(key=lambda item: _largest_first(_SIZES[key](item)))
+        size = _SIZES[key]
+        # Largest first; what is not known comes last.
+        items.sort(key=lambda item: (size(item) is None, -(size(item) or 0.0)))
     sources = loads.sources.values()
     return NodeUsageList(
         time=format_time(now),
@@ -144,7 +146,10 @@ def _node(node: NodeCapacity, pods: PodSums | None, loads: Sequence[tuple[str, N
         Allocatable(node.cpu, node.memory, node.pods),
         None if sums is None else Requested(sums.cpu, sums.memory),
         None if sums is None else _pods(sums.pods),
-        tuple(_load(source, load) for source, load in sorted(loads, key=_trust)),
+        tuple(
+            SourcedLoad(source, load.cpu, load.memory, load.estimated, load.age_seconds, load.fresh)
+            for source, load in sorted(loads, key=_trust)
+        ),
     )
 
 
@@ -157,14 +162,6 @@ def _pods(pods: Mapping[str, int]) -> PodCounts:
 def _trust(load: tuple[str, NodeLoadRow]) -> tuple[bool, float]:
     age = load[1].age_seconds
     return not load[1].fresh, 0.0 if age is None else age
-
-
-def _load(source: str, load: NodeLoadRow) -> SourcedLoad:
-    return SourcedLoad(source, load.cpu, load.memory, load.estimated, load.age_seconds, load.fresh)
-
-
-def _largest_first(size: float | None) -> tuple[bool, float]:
-    return size is None, -(size or 0.0)
 
 
 def _requests(item: NodeUsage) -> float | None:

@@ -337,8 +337,5 @@ async def _refresh(request: web.Request) -> web.Response:
     except typer.Exit as error:
         raise web.HTTPConflict(text="the configuration is not valid any more; the command's output says why") from error
     # A path below our own root leads nowhere else, whatever a form says.
-    return web.Response(status=303, headers={"Location": back if _is_below(back, site.root) else site.first})
-
-
-def _is_below(path: str, root: str) -> bool:
-    return path.startswith(f"{root}/") and path.isascii() and path.isprintable()
+    is_below = back.startswith(f"{site.root}/") and back.isascii() and back.isprintable()
+    return web.Response(status=303, headers={"Location": back if is_below else site.first})

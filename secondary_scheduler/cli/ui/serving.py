@@ -11,6 +11,7 @@ import typer
 from scheduler.connectionlimits import ConnectionLimits
 from scheduler.observe import bind, in_words, port_of, serving
 from secondary_scheduler.cli.errors import CommandError, Interrupted, printable
+from secondary_scheduler.cli.output import say
 from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui.app import ADDRESS, Site, application
 from secondary_scheduler.cli.ui.live import LiveCluster
@@ -29,7 +30,7 @@ def serve_snapshot(request: SnapshotRequest, port: int) -> None:
         CommandError: a file cannot be used, or the port is taken.
         Interrupted: a signal has ended it.
     """
-    _serve_site(Site(read_scene(request, _say)), port)
+    _serve_site(Site(read_scene(request, say)), port)
 
 
 def serve_recording(request: SnapshotRequest, port: int) -> None:
@@ -39,9 +40,9 @@ def serve_recording(request: SnapshotRequest, port: int) -> None:
         CommandError: a file cannot be used, or the port is taken.
         Interrupted: a signal has ended it.
     """
-    scenes = read_recording_scenes(request, _say)
+    scenes = read_recording_scenes(request, say)
     course = scenes.course
-    _say(f"{len(course.frames)} moments, {len(course.histories):,} pods decided, replayed in {course.seconds:.1f} s")
+    say(f"{len(course.frames)} moments, {len(course.histories):,} pods decided, replayed in {course.seconds:.1f} s")
     _serve_until_stopped(Site(scenes.at(scenes.last), scenes=scenes), port)
 
 
@@ -52,12 +53,12 @@ def serve_cluster(cluster: LiveCluster, request: SnapshotRequest, port: int) -> 
         CommandError: the cluster does not answer, a file cannot be used, or the port is taken.
         Interrupted: a signal has ended it.
     """
-    _serve_site(Site(cluster.read(request, _say), request, cluster), port)
+    _serve_site(Site(cluster.read(request, say), request, cluster), port)
 
 
 def _serve_site(site: Site, port: int) -> None:
     run = site.scene.run
-    _say(f"{len(run.before):,} nodes, {len(run.decisions):,} decisions in {run.seconds:.1f} s")
+    say(f"{len(run.before):,} nodes, {len(run.decisions):,} decisions in {run.seconds:.1f} s")
     _serve_until_stopped(site, port)
 
 
@@ -80,14 +81,10 @@ async def _serve(site: Site, port: int) -> None:
         application(site),
         listeners,
         limits=_LIMITS,
-        report=in_words(_say),
+        report=in_words(say),
         shutdown_seconds=_SHUTDOWN_SECONDS,
     ):
         # On stdout, so that it can be piped into a browser; stderr may be kept in a log.
         typer.echo(f"http://{ADDRESS}:{port_of(listeners)}{site.first}")
-        _say("the address holds a token; who has it sees the pages. Ctrl-C ends")
+        say("the address holds a token; who has it sees the pages. Ctrl-C ends")
         await stopped.wait()
-
-
-def _say(line: str) -> None:
-    typer.echo(printable(line), err=True)
