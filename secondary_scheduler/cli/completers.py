@@ -56,7 +56,8 @@ def names(
     """Names of objects; `namespace`: "" for the context's, None for objects that have none."""
     from scheduler.kube.client import SyncConnection, api_path
     from secondary_scheduler.cli.connecting import load_connection
-    from secondary_scheduler.clusterstatus.listing import part, parts, read_object
+    from secondary_scheduler.clusterstatus.listing import read_object
+    from secondary_scheduler.kubeobjects import part, parts
 
     if call.params.get("snapshot"):
         return []  # it is about no cluster

@@ -22,8 +22,9 @@ import yaml
 
 from scheduler.kube.client import ClientConfig, ConfigError, Forbidden, KubeError, NotFound, SyncConnection, api_path
 from secondary_scheduler.cli.errors import CommandError, InputError, printable
-from secondary_scheduler.clusterstatus.listing import part, read_object
+from secondary_scheduler.clusterstatus.listing import read_object
 from secondary_scheduler.files import MAX_TEXT, read_bytes
+from secondary_scheduler.kubeobjects import part
 
 _LOGINS = ("exec", "auth-provider")
 _IMPERSONATION = ("as", "as-groups", "as-uid", "as-user-extra")

@@ -25,7 +25,8 @@ from scheduler.catalog import (
 from scheduler.kube.client import KubeError, NotFound, SyncConnection, api_path
 from scheduler.kube.model import LabelSelector
 from scheduler.kube.primitives import EVERYTHING, Selector, SelectorError, label_selector
-from secondary_scheduler.clusterstatus.listing import KubeObject, list_items, read_object
+from secondary_scheduler.clusterstatus.listing import list_items, read_object
+from secondary_scheduler.kubeobjects import KubeObject
 
 DEFAULT_SCHEDULER = "default-scheduler"
 VERSIONS = ("v1", "v1beta1")

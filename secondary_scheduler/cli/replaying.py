@@ -15,10 +15,9 @@ from scheduler.framework import LoadReading, PodInfo
 from secondary_scheduler.balance import Worst, is_measured, lowered, node_figures
 from secondary_scheduler.cli.clusterrecording.form import LineType
 from secondary_scheduler.cli.clusterrecording.reading import Event, Recording
-from secondary_scheduler.cli.errors import InputError
 from secondary_scheduler.nodeload import LOAD_KIND
 from secondary_scheduler.simulation.changing import ChangingCluster
-from secondary_scheduler.simulation.cluster import SimulatedCluster, is_static, read_load, without_node
+from secondary_scheduler.simulation.cluster import SimulatedCluster, is_static, without_node
 from secondary_scheduler.simulation.comparing import Against, PodPlacement, Side
 from secondary_scheduler.simulation.deciding import PodOutcome
 from secondary_scheduler.simulation.report import InputReport
@@ -167,7 +166,9 @@ class Replay:
         if event.kind == "Pod":
             self._apply_to_pod(event)
         elif event.kind == LOAD_KIND and event.entry is not None:
-            self._read_load(event)
+            if (measured := self._changing.load(event.entry)) is not None:
+                self._load = set_load(self._ready.cluster, self._ready.configuration, measured, self._moved_along)
+                self._changes += 1
         elif event.type is LineType.DELETED:
             self._changing.remove(event.kind, event.namespace, event.name)
             self._changes += 1
@@ -246,16 +247,6 @@ class Replay:
                 pod.node, pod.placed_at, pod.pause, pod.next_try, pod.seen = "", math.nan, _FIRST_RETRY, time, -1
                 self._state.directory.upsert(pod.info)
                 self._waiting[pod.info.uid] = pod
-
-    def _read_load(self, event: Event) -> None:
-        assert event.entry is not None
-        try:
-            measured = read_load(bytes(event.entry.data), str(event.entry.place), self._report)
-        except InputError as error:
-            self._report.warn(f"{error}; left out")
-            return
-        self._load = set_load(self._ready.cluster, self._ready.configuration, measured, self._moved_along)
-        self._changes += 1
 
     def _moved_along(self, cluster: SimulatedCluster, load: LoadReading) -> LoadReading:
         """Return a load in which pods use where the replay has them what they request, and nothing where they were

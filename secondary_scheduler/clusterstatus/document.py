@@ -42,7 +42,7 @@ from secondary_scheduler.clusterstatus.installations import (
     instances_of,
     place_of,
 )
-from secondary_scheduler.clusterstatus.listing import KubeObject, first_names, part, parts
+from secondary_scheduler.clusterstatus.listing import first_names
 from secondary_scheduler.clusterstatus.schedulerclient import SchedulerPod
 from secondary_scheduler.clusterstatus.status import (
     AttemptCounts,
@@ -63,6 +63,7 @@ from secondary_scheduler.clusterstatus.status import (
     VersionStatus,
     is_none_ready,
 )
+from secondary_scheduler.kubeobjects import KubeObject, part, parts
 
 
 def read_status(

@@ -35,7 +35,8 @@ from secondary_scheduler.clusterstatus.installed import (
     is_schedulers,
     server_version,
 )
-from secondary_scheduler.clusterstatus.listing import KubeObject, list_items, part, parts, read_object
+from secondary_scheduler.clusterstatus.listing import list_items, read_object
+from secondary_scheduler.kubeobjects import KubeObject, part, parts
 from secondary_scheduler.rebalancing import command_flag, elects_leader, lease_of
 
 

@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH
 from scheduler.kube.client import KubeError, SyncConnection, api_path
-from secondary_scheduler.clusterstatus.listing import KubeObject, first_names, list_items, part, parts, read_object
+from secondary_scheduler.clusterstatus.listing import first_names, list_items, read_object
+from secondary_scheduler.kubeobjects import KubeObject, part, parts
 
 _MAX_LEASES = 500
 _MAX_LEADERS = 10

@@ -6,16 +6,14 @@ import difflib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
 from scheduler.kube.client import KubeError, MalformedResponse, NotFound, ResponseTooLarge, SyncConnection, api_path
 from secondary_scheduler.errors import CommandError, printable
+from secondary_scheduler.kubeobjects import KubeObject, part
 
-KubeObject = dict[str, Any]
-"""An object of the API server, or a part of one: anybody may have written anything into it."""
 _PAGE = 200
 _MAX_NAMED = 5
 MAX_OBJECTS = 500_000
@@ -75,19 +73,6 @@ def read_object(body: bytes, path: str) -> KubeObject:
     if not isinstance(content, dict):
         raise MalformedResponse(f"GET {path}: not a JSON object")
     return content
-
-
-def part(content: object, *keys: str) -> KubeObject:
-    """Return a map within a map; empty where there is none, whatever else there may be."""
-    for key in keys:
-        content = content.get(key) if isinstance(content, dict) else None
-    return content if isinstance(content, dict) else {}
-
-
-def parts(content: object, *keys: str) -> list[KubeObject]:
-    """Return the maps of a list within a map."""
-    items = part(content, *keys[:-1]).get(keys[-1])
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def first_names(names: Collection[str]) -> str:
@@ -192,13 +177,3 @@ def suggested(names: Iterable[str]) -> str:
     """Return `; did you mean …?` with the first of these names; "" without any."""
     first = list(islice(names, _MAX_SUGGESTIONS))
     return f"; did you mean {' or '.join(first)}?" if first else ""
-
-
-def node_of(pod: KubeObject) -> str:
-    """Return the node of a pod; "" while it has none."""
-    return str(part(pod, "spec").get("nodeName") or "")
-
-
-def name_of(pod: KubeObject) -> str:
-    """Return the name of an object."""
-    return str(part(pod, "metadata").get("name") or "")

@@ -12,8 +12,9 @@ from scheduler.answers import DecisionList, ForgottenDecision
 from scheduler.kube.client import ClientConfig, KubeError, SyncConnection
 from scheduler.kube.primitives import TimestampError, parse_time
 from secondary_scheduler.clusterstatus.health import age_of
-from secondary_scheduler.clusterstatus.listing import KubeObject, node_of, part, parts, read_named, suggestion
+from secondary_scheduler.clusterstatus.listing import read_named, suggestion
 from secondary_scheduler.errors import CommandError, printable
+from secondary_scheduler.kubeobjects import KubeObject, node_of, part, parts
 
 _TIMEOUT = 15.0
 

@@ -24,11 +24,12 @@ from scheduler.operand import SECURE_PORT
 from secondary_scheduler.clusterstatus.document import read_status, status_document
 from secondary_scheduler.clusterstatus.installations import CallerLimits, Installations, Instance
 from secondary_scheduler.clusterstatus.installed import holder_of
-from secondary_scheduler.clusterstatus.listing import KubeObject, read_object
+from secondary_scheduler.clusterstatus.listing import read_object
 from secondary_scheduler.clusterstatus.schedulerclient import SchedulerPod
 from secondary_scheduler.clusterstatus.status import ClusterStatus
 from secondary_scheduler.clusterstatus.unknownpods import AskedSchedulers, refuse_unknown
 from secondary_scheduler.errors import CommandError, printable
+from secondary_scheduler.kubeobjects import KubeObject
 from secondary_scheduler.page.rights import NamespacedName
 from secondary_scheduler.views.guarding import Refused
 from secondary_scheduler.views.pods import PodAnswer, running_pod

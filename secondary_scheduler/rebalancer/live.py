@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from scheduler.kube.client import (
     WriteWithheld,
     api_path,
 )
+from secondary_scheduler.kubeobjects import KubeObject, part
 from secondary_scheduler.rebalancer.cluster import WatchedCluster
 from secondary_scheduler.rebalancer.planner import Planner, RoundInput
 from secondary_scheduler.rebalancer.rounds import EvictionAnswer, StatusDeleted
@@ -158,8 +159,8 @@ class LiveAccess:
             return Memory()
         except ValueError:
             content = {}
-        self._status_uid = str(_part(content, "metadata").get("uid") or "")
-        text = _part(content, "data").get(MEMORY_KEY)
+        self._status_uid = str(part(content, "metadata").get("uid") or "")
+        text = part(content, "data").get(MEMORY_KEY)
         if not isinstance(text, str):
             return Memory()
         try:
@@ -224,7 +225,7 @@ class LiveAccess:
         observed = ObservedScheduler(title, deployment, lease, resource, elects_leader(deployment))
         return scheduler_health(observed, planned=self._configuration, now=time.time())
 
-    async def _resource(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+    async def _resource(self, namespace: str, name: str) -> KubeObject | None:
         """Return the SecondaryScheduler of a Deployment; None without one, and where they may not be read."""
         path = api_path(_SECONDARY_SCHEDULERS, "secondaryschedulers", namespace=namespace)
         try:
@@ -233,11 +234,11 @@ class LiveAccess:
             return None
         items = (body or {}).get("items")
         for item in items if isinstance(items, list) else ():
-            if isinstance(item, dict) and operand_name(str(_part(item, "metadata").get("name"))) == name:
+            if isinstance(item, dict) and operand_name(str(part(item, "metadata").get("name"))) == name:
                 return item
         return None
 
-    async def _get(self, path: str) -> Mapping[str, Any] | None:
+    async def _get(self, path: str) -> KubeObject | None:
         try:
             content = json.loads(await self._client.get(path))
         except NotFound:
@@ -249,11 +250,6 @@ class LiveAccess:
 
 def _uid(answer: bytes) -> str:
     try:
-        return str(_part(json.loads(answer), "metadata").get("uid") or "")
+        return str(part(json.loads(answer), "metadata").get("uid") or "")
     except ValueError:
         return ""
-
-
-def _part(content: object, name: str) -> Mapping[str, Any]:
-    held = content.get(name) if isinstance(content, dict) else None
-    return held if isinstance(held, dict) else {}

@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from scheduler.catalog import ANNOTATION_CONFIGURATION_HASH, ANNOTATION_LOAD_FRESH, ANNOTATION_LOAD_MESSAGE
 from scheduler.framework import PodInfo
 from scheduler.kube.primitives import TimestampError, epoch_seconds
+from secondary_scheduler.kubeobjects import KubeObject, part, parts
 from secondary_scheduler.rebalancing.history import MoveOutcome, PastMove
 from secondary_scheduler.rebalancing.objects import revision_of
 from secondary_scheduler.rebalancing.rules.evictions import EVACUATION_SECONDS
 from secondary_scheduler.rebalancing.rules.health import SchedulerHealth
 
-Json = Mapping[str, Any]
 _PATIENCE_SECONDS = 60.0
 """Beyond the duration of its Lease: clocks of machines differ."""
 _MAX_TEXT = 200
@@ -31,9 +30,9 @@ class ObservedScheduler:
     """
 
     name: str
-    deployment: Json | None = None
-    lease: Json | None = None
-    resource: Json | None = None
+    deployment: KubeObject | None = None
+    lease: KubeObject | None = None
+    resource: KubeObject | None = None
     elects: bool = True
 
 
@@ -46,7 +45,7 @@ def scheduler_health(observed: ObservedScheduler, *, planned: str, now: float) -
         now: seconds since the epoch.
     """
     problem = next(_problems(observed, now), "")
-    reported = _part(observed.lease, "metadata", "annotations")
+    reported = part(observed.lease, "metadata", "annotations")
     running = str(reported.get(ANNOTATION_CONFIGURATION_HASH) or "")
     load_problem = ""
     fresh = reported.get(ANNOTATION_LOAD_FRESH)
@@ -56,9 +55,9 @@ def scheduler_health(observed: ObservedScheduler, *, planned: str, now: float) -
     return SchedulerHealth(problem, planned if problem and not running else running, planned, load_problem)
 
 
-def command_flag(deployment: Json | None, name: str) -> str:
+def command_flag(deployment: KubeObject | None, name: str) -> str:
     """Return the value of a flag on the command line of a Deployment's containers; "" where it is not set there."""
-    containers = _part(deployment, "spec", "template", "spec").get("containers")
+    containers = part(deployment, "spec", "template", "spec").get("containers")
     words = [
         str(word)
         for container in (containers if isinstance(containers, list) else ())
@@ -69,7 +68,7 @@ def command_flag(deployment: Json | None, name: str) -> str:
     return next((word.partition("=")[2] for word in reversed(words) if word.partition("=")[0] == name), "")
 
 
-def lease_of(deployment: Json | None, namespace: str, name: str) -> tuple[str, str]:
+def lease_of(deployment: KubeObject | None, namespace: str, name: str) -> tuple[str, str]:
     """Return namespace and name of the Lease of a scheduler, whose Deployment has this namespace and name."""
     return (
         command_flag(deployment, "--leader-elect-resource-namespace") or namespace,
@@ -77,14 +76,14 @@ def lease_of(deployment: Json | None, namespace: str, name: str) -> tuple[str, s
     )
 
 
-def elects_leader(deployment: Json | None) -> bool:
+def elects_leader(deployment: KubeObject | None) -> bool:
     """Tell whether the replicas of a scheduler elect a leader."""
     return command_flag(deployment, "--leader-elect") != "false"
 
 
 def _problems(observed: ObservedScheduler, now: float) -> Iterator[str]:
     for kind, wrong, words in (("Available", "False", "is not available"), ("Progressing", "True", "rolls out")):
-        for condition in _conditions(observed.resource):
+        for condition in parts(observed.resource, "status", "conditions"):
             if condition.get("type") == kind and condition.get("status") == wrong:
                 message = str(condition.get("message") or condition.get("reason") or "")[:_MAX_TEXT]
                 yield f"{observed.name} {words}: {message}" if message else f"{observed.name} {words}"
@@ -101,19 +100,19 @@ def _of_deployment(observed: ObservedScheduler) -> Iterator[str]:
     if observed.deployment is None:
         yield f"{observed.name} has no Deployment"
         return
-    spec, status = _part(observed.deployment, "spec"), _part(observed.deployment, "status")
+    spec, status = part(observed.deployment, "spec"), part(observed.deployment, "status")
     replicas = _count(spec.get("replicas"), 1)
     if not _count(status.get("availableReplicas"), 0):
         yield f"none of {replicas} replicas of {observed.name} is available"
-    generation = _count(_part(observed.deployment, "metadata").get("generation"), 0)
+    generation = _count(part(observed.deployment, "metadata").get("generation"), 0)
     if _count(status.get("observedGeneration"), generation) < generation:
         yield f"{observed.name} rolls out: its newest version has not been seen yet"
     if _count(status.get("updatedReplicas"), 0) < replicas or _count(status.get("replicas"), replicas) > replicas:
         yield f"{observed.name} rolls out: {_count(status.get('updatedReplicas'), 0)} of {replicas} replicas are new"
 
 
-def _of_lease(name: str, lease: Json, now: float) -> Iterator[str]:
-    spec = _part(lease, "spec")
+def _of_lease(name: str, lease: KubeObject, now: float) -> Iterator[str]:
+    spec = part(lease, "spec")
     if not spec.get("holderIdentity"):
         yield f"no replica of {name} leads"
         return
@@ -124,17 +123,6 @@ def _of_lease(name: str, lease: Json, now: float) -> Iterator[str]:
         return
     if silent > _count(spec.get("leaseDurationSeconds"), 15) + _PATIENCE_SECONDS:
         yield f"the leader of {name} has not renewed its Lease for {silent:.0f} s"
-
-
-def _conditions(resource: Json | None) -> list[Json]:
-    conditions = _part(resource, "status").get("conditions")
-    return [item for item in conditions if isinstance(item, Mapping)] if isinstance(conditions, list) else []
-
-
-def _part(content: object, *keys: str) -> Json:
-    for key in keys:
-        content = content.get(key) if isinstance(content, Mapping) else None
-    return content if isinstance(content, Mapping) else {}
 
 
 def _count(value: object, default: int) -> int:

@@ -10,7 +10,8 @@ from scheduler.helpers import reduce_node
 from scheduler.kube.model import NODES, PODS, RESOURCECLAIMTEMPLATES, DecodeError
 from scheduler.state import CODEC_OF_KIND
 from secondary_scheduler.balance import is_measured, lowered
-from secondary_scheduler.simulation.cluster import SimulatedCluster, pod_reducer
+from secondary_scheduler.errors import InputError
+from secondary_scheduler.simulation.cluster import SimulatedCluster, pod_reducer, read_load
 from secondary_scheduler.simulation.documents import Entry
 from secondary_scheduler.simulation.report import InputReport, with_field
 
@@ -59,6 +60,14 @@ class ChangingCluster:
             self._report.warn(f"{entry.place}, {entry.kind}: {error}; left out")
             return False
         return True
+
+    def load(self, entry: Entry) -> LoadReading | None:
+        """Return a load that was measured; the state is not changed."""
+        try:
+            return read_load(bytes(entry.data), str(entry.place), self._report)
+        except InputError as error:
+            self._report.warn(f"{error}; left out")
+            return None
 
     def remove(self, kind: str, namespace: str, name: str) -> None:
         """Drop a node or another object, but no pod."""

@@ -32,8 +32,9 @@ from secondary_scheduler.clusterstatus.installations import (
     instances_of,
 )
 from secondary_scheduler.clusterstatus.installed import is_schedulers, role_of
-from secondary_scheduler.clusterstatus.listing import KubeObject, list_items, name_of, part, parts, read_object
+from secondary_scheduler.clusterstatus.listing import list_items, read_object
 from secondary_scheduler.clusterstatus.schedulerclient import SchedulerPod
+from secondary_scheduler.kubeobjects import KubeObject, name_of, part, parts
 from secondary_scheduler.yamltext import documents, dump_yaml
 
 _TIMEOUT: Final = 20.0

@@ -202,8 +202,9 @@ def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not
 
     from scheduler.kube.client import KubeError, SyncConnection
     from secondary_scheduler.cli.explain.objects import pods_of, summary_of
-    from secondary_scheduler.clusterstatus.listing import name_of, node_of, read_named
+    from secondary_scheduler.clusterstatus.listing import read_named
     from secondary_scheduler.clusterstatus.unknownpods import why_unknown, with_forgotten
+    from secondary_scheduler.kubeobjects import name_of, node_of
 
     summary = None
     name = subject.name

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from scheduler.answers import DeploymentPods, QueueReport, WaitingPod
 from scheduler.kube.client import SyncConnection, api_path
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
-from secondary_scheduler.clusterstatus.listing import KubeObject, list_items, name_of, node_of, part, parts
+from secondary_scheduler.clusterstatus.listing import list_items
+from secondary_scheduler.kubeobjects import KubeObject, name_of, node_of, part, parts
 
 _TYPES = {
     **dict.fromkeys(("po", "pod", "pods"), "pod"),

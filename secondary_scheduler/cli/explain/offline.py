@@ -30,7 +30,8 @@ from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.explain.objects import Subject, explained_first, summary_of
 from secondary_scheduler.cli.output import counted
 from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
-from secondary_scheduler.clusterstatus.listing import KubeObject, name_of, suggestion
+from secondary_scheduler.clusterstatus.listing import suggestion
+from secondary_scheduler.kubeobjects import KubeObject, decode_bare_pod, name_of
 from secondary_scheduler.simulation.deciding import (
     GATED,
     PLACED,
@@ -120,19 +121,6 @@ def explain_offline(
     return answer, offline.finish()
 
 
-class _Spec(Struct, rename="camel"):
-    scheduler_name: str = "default-scheduler"
-
-
-class _Status(Struct):
-    phase: str = ""
-
-
-class _Pod(Struct):
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
 def _why_absent(offline: Offline, namespace: str, name: str) -> str:
     """Say why a snapshot has neither a node nor a decision for a pod."""
     key, cluster = f"{namespace}/{name}", offline.ready.cluster
@@ -146,10 +134,10 @@ def _why_absent(offline: Offline, namespace: str, name: str) -> str:
         hint = f"; one of this name is in {' and in '.join(elsewhere)}: -n {elsewhere[0]}" if elsewhere else ""
         return f"the snapshot has no such pod{hint}"
     try:
-        pod = msgspec.json.decode(recorded.entry.data, type=_Pod)
+        pod = decode_bare_pod(recorded.entry.data)
     except msgspec.MsgspecError:
         return "it is not valid, and left out"
-    if pod.status.phase in ("Succeeded", "Failed"):
+    if pod.has_ended:
         return f"it has ended ({pod.status.phase}), so no node is judged for it"
     names = offline.ready.configuration.scheduler_names
     if pod.spec.scheduler_name not in names:

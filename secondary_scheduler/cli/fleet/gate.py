@@ -21,7 +21,7 @@ from scheduler.config import flavour_of
 from scheduler.kube.client import KubeError, NotFound, SyncConnection, api_path
 from secondary_scheduler.cli.fleet.events import one_line
 from secondary_scheduler.cli.fleet.results import GateCheck
-from secondary_scheduler.clusterstatus.listing import KubeObject
+from secondary_scheduler.kubeobjects import KubeObject
 
 NAMESPACE = "openshift-secondary-scheduler-operator"
 NAME = "secondary-scheduler"

@@ -10,7 +10,8 @@ from scheduler.catalog import OPT_IN_LABEL, OPT_OUT_VALUE, SYSTEM_PRIORITY_CLASS
 from scheduler.kube.client import KubeError, SyncConnection, api_path
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.optinpolicies import DEFAULT_SCHEDULER
-from secondary_scheduler.clusterstatus.listing import KubeObject, read_object
+from secondary_scheduler.clusterstatus.listing import read_object
+from secondary_scheduler.kubeobjects import KubeObject
 
 ORDINARY = "ordinary"
 SYSTEM_NAMESPACE = "kube-system"

@@ -14,7 +14,8 @@ from scheduler.catalog import MUTATING_POLICY_FLAGS
 from scheduler.kube.client import KubeError, SyncConnection, api_path
 from secondary_scheduler.cli.errors import explained
 from secondary_scheduler.cli.optinpolicies import DEFAULT_SCHEDULER, OptInPolicy, OptInReason, not_served
-from secondary_scheduler.clusterstatus.listing import KubeObject, list_items
+from secondary_scheduler.clusterstatus.listing import list_items
+from secondary_scheduler.kubeobjects import KubeObject
 
 MAX_NAMES = 100
 """Scheduler names that are counted apart in a namespace; a tenant can make up any number."""

@@ -18,6 +18,7 @@ from scheduler.kube.primitives import QuantityError, quantity_milli_value, quant
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.schedulers import Schedulers
 from secondary_scheduler.clusterstatus.listing import list_raw
+from secondary_scheduler.kubeobjects import decode_bare_pod
 
 
 @dataclass
@@ -142,18 +143,6 @@ def read_pods(connection: SyncConnection, kubernetes: KubernetesVersion) -> PodS
     return sums
 
 
-class _BareSpec(msgspec.Struct, rename="camel"):
-    node_name: str = ""
-    scheduler_name: str = ""
-
-
-class _BarePod(msgspec.Struct):
-    spec: _BareSpec
-
-
-_bare_pod = msgspec.json.Decoder(_BarePod)
-
-
 def _add(sums: PodSums, raw: msgspec.Raw, kubernetes: KubernetesVersion) -> None:
     cpu = memory = 0
     try:
@@ -164,7 +153,7 @@ def _add(sums: PodSums, raw: msgspec.Raw, kubernetes: KubernetesVersion) -> None
     except (msgspec.MsgspecError, QuantityError):
         sums.unreadable += 1
         try:
-            spec = _bare_pod.decode(raw).spec
+            spec = decode_bare_pod(raw).spec
         except msgspec.MsgspecError:
             return
         node, scheduler = spec.node_name, spec.scheduler_name

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import replace
 
 from scheduler.config import Configuration
@@ -23,11 +22,11 @@ from scheduler.framework import FloatArray, LoadReading, PodInfo
 from secondary_scheduler.balance import NodeFigures, node_figures
 from secondary_scheduler.cli.clusterrecording.form import LineType
 from secondary_scheduler.cli.clusterrecording.reading import Event, Recording
-from secondary_scheduler.cli.errors import InputError
 from secondary_scheduler.cli.replaying import TICK, Replay, moments_of, pod_names
+from secondary_scheduler.kubeobjects import decode_bare_pod
 from secondary_scheduler.nodeload import LOAD_KIND
 from secondary_scheduler.simulation.changing import ChangingCluster
-from secondary_scheduler.simulation.cluster import SimulatedCluster, read_load
+from secondary_scheduler.simulation.cluster import SimulatedCluster
 from secondary_scheduler.simulation.comparing import Against
 from secondary_scheduler.simulation.deciding import PodOutcome
 from secondary_scheduler.simulation.report import InputReport
@@ -362,23 +361,6 @@ def _pieces(values: Sequence[float], most: float) -> tuple[str, ...]:
     return tuple(" ".join(piece) for piece in pieces if piece)
 
 
-class _Spec(Struct, rename="camel"):
-    node_name: str = ""
-    scheduler_name: str = "default-scheduler"
-
-
-class _Status(Struct):
-    phase: str = ""
-
-
-class _Pod(Struct):
-    spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-_pod = msgspec.json.Decoder(_Pod)
-
-
 @dataclass(frozen=True, slots=True)
 class RecordedFrame:
     """How things were at a moment.
@@ -442,7 +424,8 @@ class _Past:
         if event.kind == "Pod":
             self._apply_to_pod(event)
         elif event.kind == LOAD_KIND and event.entry is not None:
-            self._load = self._read_load(event) or self._load
+            if (measured := self._changing.load(event.entry)) is not None:
+                self._load = set_load(self._cluster, self._configuration, measured, None)
         elif event.type is LineType.DELETED:
             self._changing.remove(event.kind, event.namespace, event.name)
         elif event.entry is not None:
@@ -464,14 +447,6 @@ class _Past:
         elif info is not None:
             self._waiting[info.uid] = info.scheduler_name
 
-    def _read_load(self, event: Event) -> LoadReading | None:
-        assert event.entry is not None
-        try:
-            measured = read_load(bytes(event.entry.data), str(event.entry.place), self._report)
-        except InputError:
-            return None
-        return set_load(self._cluster, self._configuration, measured, None)
-
 
 def _waiting_at_first(recording: Recording) -> dict[str, str]:
     """Return the scheduler of each pod that had no node when the recording began, by UID."""
@@ -480,9 +455,9 @@ def _waiting_at_first(recording: Recording) -> dict[str, str]:
         if event.kind != "Pod" or event.entry is None:
             continue
         try:
-            pod = _pod.decode(event.entry.data)
+            pod = decode_bare_pod(event.entry.data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
-        if not pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
+        if not pod.spec.node_name and not pod.has_ended:
             waiting[event.uid] = pod.spec.scheduler_name
     return waiting

@@ -14,8 +14,8 @@ from secondary_scheduler.cli.bundle import collecting
 from secondary_scheduler.cli.bundle.archive import Members
 from secondary_scheduler.cli.bundle.collecting import BundleCollector
 from secondary_scheduler.clusterstatus import installations
-from secondary_scheduler.clusterstatus.listing import name_of
 from secondary_scheduler.clusterstatus.schedulerclient import HTTPAnswer, SchedulerPod
+from secondary_scheduler.kubeobjects import name_of
 
 NAMESPACE = "schedulers"
 Json = dict[str, Any]
