@@ -1,12 +1,13 @@
-"""The RBAC objects of every local cluster."""
+"""RBAC objects: those of every local cluster, and how any of them is applied."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from devcluster.api import AdminClient
+from devcluster.api import AdminClient, JsonObject
 
-_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+_GROUP = "rbac.authorization.k8s.io"
 READERS = "secondary-scheduler.io:readers"
 NODE_AGENTS = "secondary-scheduler.io:node-agents"
 _READ = ["get", "list", "watch"]
@@ -20,7 +21,8 @@ def apply_access(api: AdminClient) -> None:
     opens one watch per object instead, which would be no safer where every node is this machine.
     """
     objects = {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": _READ}
-    _grant(api, NODE_AGENTS, NODE_AGENTS, [objects])
+    apply_role(api, NODE_AGENTS, [objects])
+    bind(api, f"{NODE_AGENTS}:node-agents", NODE_AGENTS, "Group", NODE_AGENTS)
     rules = [
         {
             "apiGroups": [""],
@@ -43,25 +45,29 @@ def apply_access(api: AdminClient) -> None:
             "verbs": _READ,
         },
     ]
-    _grant(api, READERS, f"{READERS}:cluster", rules)
-    _bind(api, READERS, "view")
+    apply_role(api, f"{READERS}:cluster", rules)
+    for role in (f"{READERS}:cluster", "view"):
+        bind(api, f"{READERS}:{role.rpartition(':')[2]}", role, "Group", READERS)
 
 
-def _grant(api: AdminClient, group: str, role: str, rules: list[dict[str, Any]]) -> None:
-    api.apply(f"{_RBAC}/clusterroles/{role}", _object("ClusterRole", role, rules=rules))
-    _bind(api, group, role)
+def apply_role(
+    api: AdminClient, name: str, rules: Sequence[JsonObject], labels: Mapping[str, str] | None = None
+) -> None:
+    """Apply a ClusterRole."""
+    _apply(api, "ClusterRole", {"name": name, "labels": dict(labels or {})}, rules=list(rules))
 
 
-def _bind(api: AdminClient, group: str, role: str) -> None:
-    name = f"{group}:{role.rpartition(':')[2]}"
-    binding = _object(
+def bind(api: AdminClient, name: str, role: str, kind: str, subject: str) -> None:
+    """Apply a ClusterRoleBinding; `kind` of the subject is Group or User."""
+    _apply(
+        api,
         "ClusterRoleBinding",
-        name,
-        roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        subjects=[{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}],
+        {"name": name},
+        roleRef={"apiGroup": _GROUP, "kind": "ClusterRole", "name": role},
+        subjects=[{"apiGroup": _GROUP, "kind": kind, "name": subject}],
     )
-    api.apply(f"{_RBAC}/clusterrolebindings/{name}", binding)
 
 
-def _object(kind: str, name: str, **fields: Any) -> dict[str, Any]:
-    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, **fields}
+def _apply(api: AdminClient, kind: str, metadata: JsonObject, **fields: Any) -> None:
+    body = {"apiVersion": f"{_GROUP}/v1", "kind": kind, "metadata": metadata, **fields}
+    api.apply(f"/apis/{_GROUP}/v1/{kind.lower()}s/{metadata['name']}", body)

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from devcluster import containers, processes, state
+from devcluster import processes, state
 from devcluster.errors import ClusterStateError
 from devcluster.layout import Layout
 from devcluster.ports import LOOPBACK
 from devcluster.progress import Reporter, SilentReporter
+from devcluster.services import monitoring, nodes
 from devcluster.spec import ClusterSpec
 from devcluster.startup import ensure_binaries, missing_binaries, start_cluster
 from devcluster.state import RecordedCluster, StateDirectory
@@ -129,6 +130,10 @@ class LocalCluster:
         """Address of Prometheus itself, in clear text. Raises ClusterStateError when the cluster has none."""
         return f"http://{LOOPBACK}:{self._port('prometheus')}"
 
+    def query_prometheus(self, text: str) -> dict[str, float]:
+        """What Prometheus answers to a query now, by the label `instance`; empty if it does not answer."""
+        return dict(monitoring.query(self._port("prometheus"), text))
+
     @property
     def load_generator_url(self) -> str:
         """Address of the load generator's API. Raises ClusterStateError when the cluster has none."""
@@ -241,7 +246,7 @@ class LocalCluster:
         with _uninterrupted():
             processes.stop(recorded.processes if recorded else ())
             # Before their monitors, which are marked as processes of this cluster.
-            containers.remove(self._directory.path, known=recorded.containers if recorded else None)
+            nodes.remove_containers(self._directory.path, known=recorded.containers if recorded else None)
             processes.sweep(self._directory.path)
             self._directory.remove()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import functools
 import os
 import time
@@ -19,9 +18,10 @@ from devcluster.cluster import ClusterStatus, LocalCluster
 from devcluster.errors import DevClusterError, SpecError
 from devcluster.progress import reporter
 from devcluster.spec import MAX_NODES, MAX_REAL_NODES, ClusterSpec
+from devcluster.state import Containers
 from secondary_scheduler.cli import CommandError, ExitCode, FullOutputFormat, aligned, document_text
 
-_CONTAINERS = {"processes": "processes", "podman": "containers of podman"}
+_CONTAINERS = {Containers.PROCESSES: "processes", Containers.PODMAN: "containers of podman"}
 DEFAULT_NAME = "dev"
 
 
@@ -39,13 +39,6 @@ CurrentName = Annotated[
         help="Name of the cluster.",
     ),
 ]
-
-
-class Containers(enum.StrEnum):
-    """What the pods of real nodes are."""
-
-    PROCESSES = "processes"
-    PODMAN = "podman"
 
 
 Output = Annotated[FullOutputFormat, typer.Option("-o", "--output", help="Form of the output.")]
@@ -120,7 +113,7 @@ def up(
             kubernetes=kubernetes,
             nodes=nodes,
             real_nodes=real_nodes,
-            containers=containers.value,
+            containers=containers,
             api_server_port=api_server_port,
             prometheus_port=prometheus_port,
             pod_loads=pod_loads,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from devcluster import pki
 from devcluster.bootstrap import NODE_AGENTS, READERS
-from devcluster.olm import CATALOG_USER, OLM_USER
 from devcluster.ports import LOOPBACK
 
+OLM_USER, CATALOG_USER = "olm-operator", "catalog-operator"
 SERVICE_NETWORK = "10.96.0.0/16"
 _API_SERVER_NAMES = (
     "localhost",

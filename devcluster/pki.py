@@ -34,9 +34,10 @@ class KeyPair:
 
 
 def write_private(path: Path, content: bytes) -> Path:
-    """Write a file that only its owner can read, from the first byte on."""
+    """Write a new file, and its directory, that only its owner can read, from the first byte on."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
     return path

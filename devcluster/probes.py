@@ -1,16 +1,20 @@
-"""Readiness probes on loopback."""
+"""Readiness probes on loopback, and waiting for whatever else."""
 
 from __future__ import annotations
 
 import http.client
 import socket
 import ssl
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+from devcluster.errors import ServiceError
 from devcluster.ports import LOOPBACK
 from devcluster.processes import Probe
 
 _TIMEOUT_SECONDS = 2.0
+_PAUSE_SECONDS = 0.2
 
 
 def http_ok(port: int, path: str) -> Probe:
@@ -57,6 +61,15 @@ def accepts(port: int) -> Probe:
         return True
 
     return probe
+
+
+def wait_until(done: Callable[[], bool], seconds: float, failure: Callable[[], str]) -> None:
+    """Return once `done` is true. Raises ServiceError with the text of `failure` when time is up."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            raise ServiceError(failure())
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _status(connection: http.client.HTTPConnection, path: str) -> int | None:

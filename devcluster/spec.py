@@ -28,7 +28,7 @@ class ClusterSpec:
     """Simulated nodes; 0 for none."""
     real_nodes: int = 1
     """Nodes whose pods run on this machine."""
-    containers: state.Containers = "processes"
+    containers: state.Containers = state.Containers.PROCESSES
     """What the containers of their pods are. With `podman`, the images of `make image` must be there."""
     prometheus: bool = True
     """Prometheus with its gateway, and the load generator it scrapes."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from devcluster import bootstrap, containers, inventory, metrics_server, olm, ports, processes, releases
+from devcluster import bootstrap, inventory, metrics_server, ports, processes, releases
 from devcluster.api import AdminClient
 from devcluster.environment import link_tools
 from devcluster.errors import DevClusterError, ServiceError
@@ -21,9 +21,9 @@ from devcluster.layout import Layout, write_credentials
 from devcluster.ports import LOOPBACK
 from devcluster.processes import ServiceProcess
 from devcluster.progress import Reporter
-from devcluster.services import control_plane, monitoring, nodes, olm as olm_services
+from devcluster.services import control_plane, monitoring, nodes, olm
 from devcluster.spec import ClusterSpec
-from devcluster.state import RecordedCluster, StateDirectory, other_clusters
+from devcluster.state import Containers, RecordedCluster, StateDirectory, other_clusters
 from devcluster.toolchain import binaries
 
 _READY_SECONDS = 60.0
@@ -39,8 +39,8 @@ def start_cluster(spec: ClusterSpec, directory: StateDirectory, report: Reporter
     """
     if spec.olm:
         olm.catalog_directory(spec.olm_catalog)
-    if spec.containers == "podman":
-        containers.require_podman()
+    if spec.containers == Containers.PODMAN:
+        nodes.require_podman()
     release = releases.control_plane_of(spec.kubernetes)
     paths = ensure_binaries(spec, report)
     others = other_clusters(spec.state_root, spec.name)
@@ -176,16 +176,16 @@ class _Startup:
     def _olm(self, pool: ThreadPoolExecutor) -> None:
         layout, state, api = self._layout, self._state, self._api
         catalog = olm.catalog_directory(self._spec.olm_catalog)
-        serving = pool.submit(self._launch, olm_services.opm(state.binaries["opm"], layout, state.ports, catalog))
+        serving = pool.submit(self._launch, olm.opm(state.binaries["opm"], layout, state.ports, catalog))
         with self._report.step("OLM's CRDs and RBAC rules"):
             olm.apply_definitions(api)
         self._wait("OLM's CRDs are served", lambda: olm.kinds_missing(api))
         self._join([serving])
         olm.apply_objects(api, f"{LOOPBACK}:{state.ports['opm']}")
         # Where they could listen there, no pod could on an address of its own. They go on without.
-        with ports.hold_port(f"{state.pod_network}.255.254", olm_services.HEALTH_PORT):
-            self._launch(olm_services.olm_operator(state.binaries["olm-operator"], layout))
-            self._launch(olm_services.catalog_operator(state.binaries["catalog-operator"], layout))
+        with ports.hold_port(f"{state.pod_network}.255.254", olm.HEALTH_PORT):
+            self._launch(olm.olm_operator(state.binaries["olm-operator"], layout))
+            self._launch(olm.catalog_operator(state.binaries["catalog-operator"], layout))
             self._wait("OLM serves the catalog", lambda: olm.not_ready(api))
 
     def _submit_monitoring(self, pool: ThreadPoolExecutor) -> list[Future[None]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import fcntl
 import os
 import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -19,8 +19,16 @@ from devcluster.processes import ProcessRecord
 
 # etcd sets 64 MiB aside for its log at once; audit log, events and Prometheus grow to the rest within hours.
 _CLUSTER_BYTES = 500 << 20
-Containers = Literal["processes", "podman"]
-"""What the containers of real nodes' pods are: processes of this machine, or containers of podman."""
+
+
+class Containers(enum.StrEnum):
+    """What the containers of real nodes' pods are."""
+
+    PROCESSES = "processes"
+    """Of this machine."""
+    PODMAN = "podman"
+
+
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?")
 
 
@@ -53,7 +61,7 @@ class RecordedCluster(BaseModel):
     """Minor release of the control plane."""
     nodes: int
     real_nodes: int
-    containers: Containers = "processes"
+    containers: Containers = Containers.PROCESSES
     ports: dict[str, int]
     pod_network: str
     binaries: dict[str, Path] = Field(default_factory=dict)

@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
 from benchmarks.harness.control_plane import require_alive
 from benchmarks.harness.objects import apply, at_once
 from benchmarks.harness.scenario import Json
@@ -280,12 +278,8 @@ class _Run:
     async def _measured(self) -> str:
         """Return which node's measured load is not the true one."""
         query = f"avg_over_time({CPU_RATIO}[{movers.WINDOW_SECONDS}s])"
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(f"{self._site.prometheus}/api/v1/query", params={"query": query}) as answer,
-        ):
-            series = (await answer.json())["data"]["result"]
-        measured = {each["metric"]["instance"]: 100.0 * float(each["value"][1]) for each in series}
+        ratios = await asyncio.to_thread(self._site.cluster.query_prometheus, query)
+        measured = {name: 100.0 * ratio for name, ratio in ratios.items()}
         for name, load in self._observer.loads().items():
             if abs(measured.get(name, math.inf) - load) > _CLOSE_POINTS:
                 return f"{name} has {load:.0f} %, and {measured.get(name, math.nan):.0f} % are measured"

@@ -10,25 +10,24 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import get_args
 
-import requests
 from kubernetes import client as kubernetes, config as kubernetes_config
 from rich.console import Console
 
 from devcluster import environment
 from devcluster.cluster import LocalCluster
-from devcluster.containers import require_podman
 from devcluster.demo import recorded
 from devcluster.demo.moving import LoadMove
 from devcluster.demo.pulumi import DemoStack
 from devcluster.demo.report import NodeRow, farewell, outputs_table, placement_table
 from devcluster.demo.workload import POD_COUNT, DemoWorkload
-from devcluster.errors import DevClusterError, ServiceError
+from devcluster.errors import DevClusterError
 from devcluster.inventory import simulated_nodes
 from devcluster.load_generator import LoadClient
+from devcluster.probes import wait_until
 from devcluster.progress import Reporter, reporter
 from devcluster.pulumi_stand_ins import KUBERNETES_PROVIDER, LANGUAGE_HOST
+from devcluster.services.nodes import require_podman
 from devcluster.spec import ClusterSpec
 from devcluster.state import Containers
 
@@ -44,7 +43,9 @@ _CPU_QUERY = "avg_over_time(instance:node_cpu:ratio[1m])"
 def main(arguments: Sequence[str] = ()) -> int:
     """Run the demo; exit code 0 when every pod has its node, 1 with one line on stderr otherwise, 2 for bad usage."""
     parser = argparse.ArgumentParser(prog="demo", description="The main job on a local cluster.")
-    parser.add_argument("--containers", choices=get_args(Containers), default="processes", help="what pods run as")
+    parser.add_argument(
+        "--containers", type=Containers, choices=list(Containers), default=Containers.PROCESSES, help="what pods run as"
+    )
     options = parser.parse_args(arguments)
     # In a log there is no screen whose width would matter.
     console = Console() if sys.stdout.isatty() else Console(width=140)
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         signal.signal(number, _interrupt)
     cluster = LocalCluster(ClusterSpec(name=NAME, nodes=NODES, containers=options.containers))
     try:
-        if options.containers == "podman":
+        if options.containers == Containers.PODMAN:
             # Not after the quarter of an hour that building may take.
             require_podman()
         _build(cluster, console)
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str] = ()) -> int:
     except KeyboardInterrupt:
         _clean_up(cluster, errors, "demo: interrupted; stopping the cluster")
         return 130
-    except (DevClusterError, requests.RequestException) as error:
+    except DevClusterError as error:
         _clean_up(cluster, errors, f"demo: {error}")
         return 1
     return 0
@@ -105,7 +106,11 @@ def _build(cluster: LocalCluster, console: Console) -> None:
 def _run(cluster: LocalCluster, console: Console) -> None:
     started = time.monotonic()
     with reporter(console) as report:
-        real = "one real one, whose pods are containers" if cluster.spec.containers == "podman" else "one real one"
+        real = (
+            "one real one, whose pods are containers"
+            if cluster.spec.containers == Containers.PODMAN
+            else "one real one"
+        )
         report.note(f"1. A local cluster with {NODES} simulated nodes and {real}")
         if not cluster.start(report):
             running = LocalCluster.attach(NAME).spec.containers
@@ -169,25 +174,23 @@ def _move_load(cluster: LocalCluster, scheduler_name: str, api: kubernetes.ApiCl
 
 def _wait_for_loads(cluster: LocalCluster, report: Reporter, seconds: float = 30) -> dict[str, float]:
     """CPU per node as Prometheus has it, once it has it for every simulated node."""
-    session = requests.Session()
-    session.trust_env = False
-    session.verify = str(cluster.prometheus_ca_file)
-    session.headers["Authorization"] = f"Bearer {cluster.prometheus_token_file.read_text().strip()}"
     names = {node.name for node in simulated_nodes(NODES)}
-    deadline = time.monotonic() + seconds
+    loads: dict[str, float] = {}
+
+    def complete() -> bool:
+        loads.update(cluster.query_prometheus(_CPU_QUERY))
+        return names <= loads.keys()
+
     with report.step("waiting for load data in Prometheus"):
-        while True:
-            answer = session.get(f"{cluster.prometheus_url}/api/v1/query", params={"query": _CPU_QUERY}, timeout=5)
-            result = answer.json()["data"]["result"] if answer.ok else []
-            loads = {series["metric"]["instance"]: float(series["value"][1]) for series in result}
-            if names <= loads.keys():
-                return loads
-            if time.monotonic() > deadline:
-                raise ServiceError(
-                    f"Prometheus has load data for {len(names & loads.keys())} of {NODES} nodes after {seconds:g} s; "
-                    f"see: secondary-scheduler cluster logs prometheus --name {NAME}"
-                )
-            time.sleep(0.3)
+        wait_until(
+            complete,
+            seconds,
+            lambda: (
+                f"Prometheus has load data for {len(names & loads.keys())} of {NODES} nodes after {seconds:g} s; "
+                f"see: secondary-scheduler cluster logs prometheus --name {NAME}"
+            ),
+        )
+    return loads
 
 
 if __name__ == "__main__":

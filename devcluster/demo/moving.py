@@ -12,6 +12,7 @@ from kubernetes import client as kubernetes
 
 from devcluster.demo.workload import TAINT
 from devcluster.errors import ServiceError
+from devcluster.probes import wait_until
 
 _PAUSE_SECONDS = 1.5
 _BIND_SECONDS = 20.0
@@ -99,14 +100,17 @@ class LoadMove:
             "terminationGracePeriodSeconds": 0,
         }
         self._core.create_namespaced_pod(self._namespace, {"metadata": {"name": name}, "spec": spec})
-        deadline = time.monotonic() + _BIND_SECONDS
+        pod: Any = None
+
+        def bound() -> bool:
+            nonlocal pod
+            pod = self._core.read_namespaced_pod(name, self._namespace)
+            return bool(pod.spec.node_name)
+
         try:
-            while True:
-                pod = self._core.read_namespaced_pod(name, self._namespace)
-                if pod.spec.node_name:
-                    return str(pod.spec.node_name)
-                if time.monotonic() > deadline:
-                    raise ServiceError(f"pod {self._namespace}/{name} has no node after {_BIND_SECONDS:g} s")
-                time.sleep(0.1)
+            wait_until(
+                bound, _BIND_SECONDS, lambda: f"pod {self._namespace}/{name} has no node after {_BIND_SECONDS:g} s"
+            )
+            return str(pod.spec.node_name)
         finally:
             self._core.delete_namespaced_pod(name, self._namespace, grace_period_seconds=0)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from devcluster.node_agent.podman.host import AGENT_LABEL
+from devcluster.state import Containers
 
 HOT_CPU = 0.5
 WARM_CPU = 0.2
@@ -90,7 +91,7 @@ def _flatten(values: Mapping[str, Any], depth: int, prefix: str = "") -> Iterato
             yield f"{prefix}{name}", value
 
 
-def farewell(console: Console, *, name: str, seconds: float, containers: str) -> None:
+def farewell(console: Console, *, name: str, seconds: float, containers: Containers) -> None:
     """Say what is left running and how to look around."""
     console.print(f"\nThe demo took {seconds:.0f} s. The cluster is still running; look around:", highlight=False)
     podman = f'podman ps --filter label={AGENT_LABEL} --format "{{{{.Names}}}}  {{{{.Status}}}}"'
@@ -102,7 +103,7 @@ def farewell(console: Console, *, name: str, seconds: float, containers: str) ->
         (f"secondary-scheduler cluster load --name {name}", "what the nodes use"),
         (f"secondary-scheduler cluster load sim-000 --name {name} --cpu 10%", "make a hot node cold"),
         ("pulumi preview --stack local", "nothing to change"),
-        *([(podman, "the operator and the scheduler as containers")] if containers == "podman" else []),
+        *([(podman, "the operator and the scheduler as containers")] if containers == Containers.PODMAN else []),
         ("make clean-demo", "stop everything and delete the state"),
     )
     width = max(len(command) for command, _ in lines)

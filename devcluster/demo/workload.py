@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from kubernetes import client as kubernetes
 from kubernetes.client.exceptions import ApiException
 
-from devcluster.errors import ServiceError
+from devcluster.probes import wait_until
 
 TAINT = {"key": "kwok.x-k8s.io/node", "operator": "Exists", "effect": "NoSchedule"}
 
@@ -46,7 +45,11 @@ class DemoWorkload:
     def create(self) -> None:
         """Create namespace and Deployments; a namespace left by an earlier run is removed first."""
         self.delete()
-        _wait(lambda: not self._namespaces(), 60, f"namespace {self._namespace} is still terminating")
+        wait_until(
+            lambda: is_gone(self._core, self._namespace),
+            60,
+            lambda: f"namespace {self._namespace} is still terminating",
+        )
         self._core.create_namespace({"metadata": {"name": self._namespace}})
         for deployment in DEPLOYMENTS:
             self._apps.create_namespaced_deployment(self._namespace, self._deployment(deployment))
@@ -58,15 +61,11 @@ class DemoWorkload:
         except ApiException as error:
             if error.status != 404:
                 raise
-        _wait(
+        wait_until(
             lambda: not self._core.list_namespaced_pod(self._namespace, limit=1).items,
             60,
-            f"pods of namespace {self._namespace} are still terminating",
+            lambda: f"pods of namespace {self._namespace} are still terminating",
         )
-
-    def _namespaces(self) -> list[Any]:
-        namespaces: list[Any] = self._core.list_namespace(field_selector=f"metadata.name={self._namespace}").items
-        return namespaces
 
     def wait_bound(self, seconds: float) -> float:
         """Wait until every pod has a node; returns how long it took.
@@ -75,20 +74,16 @@ class DemoWorkload:
             ServiceError: time is up; says how many pods wait, and what the scheduler says of one of them.
         """
         started = time.monotonic()
-
-        def bound() -> bool:
-            return sum(self.pods_per_node().values()) == POD_COUNT
-
-        try:
-            _wait(bound, seconds, "")
-        except ServiceError:
-            pods = self._core.list_namespaced_pod(self._namespace).items
-            waiting = [pod for pod in pods if not pod.spec.node_name]
-            raise ServiceError(
-                f"{len(waiting)} of {POD_COUNT} pods in {self._namespace} have no node after {seconds:g} s"
-                f"{_pending_reason(waiting)}"
-            ) from None
+        wait_until(lambda: sum(self.pods_per_node().values()) == POD_COUNT, seconds, lambda: self._unbound(seconds))
         return time.monotonic() - started
+
+    def _unbound(self, seconds: float) -> str:
+        pods = self._core.list_namespaced_pod(self._namespace).items
+        waiting = sum(not pod.spec.node_name for pod in pods)
+        return (
+            f"{waiting} of {POD_COUNT} pods in {self._namespace} have no node after {seconds:g} s"
+            f"{pending_reason(pods)}; see: secondary-scheduler cluster logs"
+        )
 
     def pods_per_node(self) -> Counter[str]:
         """How many pods of the workload each node has."""
@@ -97,12 +92,7 @@ class DemoWorkload:
 
     def scheduled_event(self) -> str:
         """Who placed one of the pods, as `kubectl describe pod` shows it."""
-        events = self._core.list_namespaced_event(self._namespace, field_selector="reason=Scheduled").items
-        if not events:
-            return "(no Scheduled event yet)"
-        event = events[0]
-        source = event.reporting_component or (event.source and event.source.component)
-        return f"{source}: {event.message}"
+        return scheduled_event(self._core, self._namespace, self._scheduler_name)
 
     def _deployment(self, deployment: DeploymentSpec) -> dict[str, Any]:
         labels = {"app": deployment.name}
@@ -128,17 +118,30 @@ class DemoWorkload:
         }
 
 
-def _pending_reason(waiting: list[Any]) -> str:
-    for pod in waiting:
-        for condition in pod.status.conditions or []:
-            if condition.type == "PodScheduled" and condition.message:
+def is_gone(core: kubernetes.CoreV1Api, namespace: str) -> bool:
+    """Whether there is no such namespace, also none that is being deleted."""
+    try:
+        core.read_namespace(namespace)
+    except ApiException as error:
+        if error.status != 404:
+            raise
+        return True
+    return False
+
+
+def scheduled_event(core: kubernetes.CoreV1Api, namespace: str, scheduler: str) -> str:
+    """What a scheduler's Event says of one of the pods that it has placed, as `kubectl describe pod` shows it."""
+    for event in core.list_namespaced_event(namespace, field_selector="reason=Scheduled").items:
+        source = event.reporting_component or (event.source and event.source.component)
+        if source == scheduler:
+            return f"{source}: {event.message}"
+    return "(no Scheduled event yet)"
+
+
+def pending_reason(pods: list[Any]) -> str:
+    """What a scheduler has said of a pod that has no node, behind a semicolon."""
+    for pod in pods:
+        for condition in pod.status.conditions or ():
+            if condition.type == "PodScheduled" and condition.status != "True" and condition.message:
                 return f"; {pod.metadata.name}: {condition.message}"
-    return "; no scheduler reported a reason; see: secondary-scheduler cluster logs"
-
-
-def _wait(done: Callable[[], bool], seconds: float, failure: str) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            raise ServiceError(failure)
-        time.sleep(0.2)
+    return "; no scheduler reported a reason"

@@ -36,25 +36,25 @@ _PLURALS: dict[DataKind, str] = {"ConfigMap": "configmaps", "Secret": "secrets"}
 
 
 class ClusterApi:
-    """``api.Api`` over the shared client."""
+    """Calls by path. All raise ``scheduler.kube.client.KubeError``."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
     async def get(self, path: str) -> Obj:
-        """See ``api.Api``."""
+        """Read an object."""
         return _object(await self._client.get(path))
 
     async def create(self, path: str, body: Obj) -> Obj:
-        """See ``api.Api``."""
+        """POST a new object (or a TokenRequest, an Eviction …) to a collection or subresource."""
         return _object(await self._client.post(path, body))
 
     async def patch(self, path: str, body: Obj) -> Obj:
-        """See ``api.Api``."""
+        """Strategic merge patch."""
         return _object(await self._client.patch(path, body, content_type=STRATEGIC_MERGE_PATCH))
 
     async def delete(self, path: str, options: dict[str, Any]) -> None:
-        """See ``api.Api``."""
+        """Delete with DeleteOptions."""
         await self._client.delete(path, options)
 
 
@@ -94,7 +94,11 @@ class _FollowedObject:
 
 
 class ClusterData:
-    """``objects.DataStore`` by one reflector per object. ``changed`` hears (kind, namespace, name)."""
+    """ConfigMaps and Secrets, kept current by watches: those that a pod of this node refers to, and no others.
+
+    A node's credentials cover no more than that (the Node authorizer), so each object has a watch of its own.
+    ``changed`` hears (kind, namespace, name).
+    """
 
     def __init__(self, client: KubeClient, changed: Callable[[DataKind, str, str], None]) -> None:
         self._client = client
@@ -102,7 +106,7 @@ class ClusterData:
         self._followed: dict[tuple[DataKind, str, str], _FollowedObject] = {}
 
     async def follow(self, owner: str, namespace: str, references: Collection[tuple[DataKind, str]]) -> None:
-        """See ``objects.DataStore``."""
+        """Watch these for a pod (by UID); return when their state is known, or after a few seconds."""
         followed = [self._follow(owner, kind, namespace, name) for kind, name in references]
         waits = [asyncio.ensure_future(entry.reflector.synced.wait()) for entry in followed]
         if waits:
@@ -111,7 +115,7 @@ class ClusterData:
                 wait.cancel()
 
     def release(self, owner: str) -> None:
-        """See ``objects.DataStore``."""
+        """A pod needs nothing any more."""
         for key, entry in list(self._followed.items()):
             entry.owners.discard(owner)
             if not entry.owners:
@@ -119,7 +123,7 @@ class ClusterData:
                 del self._followed[key]
 
     def get(self, kind: DataKind, namespace: str, name: str) -> Obj | None:
-        """See ``objects.DataStore``."""
+        """A followed object, or None if it does not exist. Raises NotSyncedError."""
         followed = self._followed.get((kind, namespace, name))
         if followed is None or not followed.reflector.synced.is_set():
             reason = None if followed is None else followed.reflector.state.error

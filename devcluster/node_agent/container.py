@@ -20,7 +20,7 @@ from devcluster.node_agent.containers import (
 )
 from devcluster.node_agent.environment import container_environment, expand
 from devcluster.node_agent.images import NoSuchExecutableError
-from devcluster.node_agent.objects import ContainerConfigError, FieldError, Obj, is_sidecar
+from devcluster.node_agent.objects import ContainerConfigError, FieldError, Obj, grace_period, is_sidecar
 from devcluster.node_agent.probing import ProbeKind, ProbeState, ProbeTiming
 from devcluster.node_agent.sandbox import StartError, VolumeMount
 from devcluster.node_agent.sandbox.launcher import EXIT_START_ERROR
@@ -255,9 +255,6 @@ class ContainerRunner:
                 await self._stopping.wait()
 
 
-DEFAULT_GRACE = 30
-
-
 class EventSink(Protocol):
     """Records an Event of this container."""
 
@@ -359,10 +356,7 @@ class ContainerInstance:
     async def _failed(self, kind: ProbeKind, timing: ProbeTiming) -> None:
         name = self._container["name"]
         self._event("Killing", f"Container {name} failed {kind} probe, will be restarted")
-        grace = timing.grace_period
-        if grace is None:
-            seconds = self._home.pod["spec"].get("terminationGracePeriodSeconds")
-            grace = DEFAULT_GRACE if seconds is None else seconds
+        grace = grace_period(self._home.pod["spec"]) if timing.grace_period is None else timing.grace_period
         # On its own: finish() cancels the probes as soon as the process has ended.
         await asyncio.shield(asyncio.ensure_future(self.stop(grace)))
 

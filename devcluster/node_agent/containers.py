@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from devcluster.node_agent.addresses import AddressPool
+from devcluster.node_agent.cluster import ClusterApi, ClusterData
 from devcluster.node_agent.events import PodEventRecorder
-from devcluster.node_agent.objects import Api, Clock, DataStore, Obj
+from devcluster.node_agent.objects import Clock, Obj
 from devcluster.node_agent.probing import Prober
 from devcluster.node_agent.sandbox import VolumeMount
 from devcluster.node_agent.volumes.manager import VolumeManager
@@ -150,11 +151,11 @@ class NodeRuntime:
     service_env: dict[str, str]
     allocatable: dict[str, str]
     state_dir: Path
-    api: Api
+    api: ClusterApi
     recorder: PodEventRecorder
     containers: ContainerRuntime
     prober: Prober
-    store: DataStore
+    store: ClusterData
     addresses: AddressPool
     clock: Clock
     timing: AgentTiming = field(default_factory=AgentTiming)

@@ -8,7 +8,8 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from devcluster.node_agent.objects import Api, Clock, Obj, timestamp
+from devcluster.node_agent.cluster import ClusterApi
+from devcluster.node_agent.objects import Clock, Obj, timestamp
 from scheduler.kube.client import KubeError
 
 COMPONENT = "secondary-scheduler-node-agent"
@@ -28,7 +29,7 @@ class _Seen:
 class PodEventRecorder:
     """Writes Events one after the other; when the API server cannot keep up, further ones are dropped."""
 
-    def __init__(self, api: Api, node: str, clock: Clock = time.time) -> None:
+    def __init__(self, api: ClusterApi, node: str, clock: Clock = time.time) -> None:
         self._api = api
         self._node = node
         self._clock = clock

@@ -15,11 +15,12 @@ JSON, by image repository, which stands for every tag and digest; or by a whole 
 use ``$(POD_IP)``, ``$(POD_NAME)``, ``$(POD_NAMESPACE)`` and ``$(NODE_NAME)``.
 """
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.alias_generators import to_camel
 
 from devcluster.node_agent.environment import expand
 
@@ -32,15 +33,16 @@ class NoSuchExecutableError(LookupError):
     """The image has no such executable."""
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(BaseModel):
     """What the map says of one repository; see the module's description."""
 
-    executables: Mapping[str, tuple[str, ...]]
+    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel)
+
+    executables: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = {}
     entrypoint: tuple[str, ...] = ()
-    append_args: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    user: int | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
+    append_args: dict[str, tuple[str, ...]] = {}
+    user: Annotated[int, Field(ge=0, strict=True)] | None = None
+    env: dict[str, str] = {}
     host_paths: tuple[str, ...] = ()
 
     def command_line(
@@ -72,6 +74,9 @@ class Image:
         return paths[0]
 
 
+_IMAGES = TypeAdapter(dict[str, Image])
+
+
 def repository(reference: str) -> str:
     """An image reference without its tag and digest."""
     bare = reference.partition("@")[0]
@@ -94,47 +99,11 @@ class ImageMap:
         return sorted(self._images)
 
 
-def _strings(value: Any, place: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ImageMapError(f"{place} must be a list of strings")
-    return tuple(value)
-
-
-def _mapping(value: Any, place: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ImageMapError(f"{place} must be an object")
-    return value
-
-
-def _image(value: Any, place: str) -> Image:
-    entry = _mapping(value, place)
-    unknown = set(entry) - {"executables", "entrypoint", "appendArgs", "user", "env", "hostPaths"}
-    if unknown:
-        raise ImageMapError(f"{place}: unknown key {sorted(unknown)[0]!r}")
-    executables = _mapping(entry.get("executables", {}), f"{place}.executables")
-    append = _mapping(entry.get("appendArgs", {}), f"{place}.appendArgs")
-    user = entry.get("user")
-    if user is not None and (not isinstance(user, int) or isinstance(user, bool) or user < 0):
-        raise ImageMapError(f"{place}.user must be a numeric user id")
-    image = Image(
-        executables={path: _strings(argv, f"{place}.executables[{path!r}]") for path, argv in executables.items()},
-        entrypoint=_strings(entry.get("entrypoint", []), f"{place}.entrypoint"),
-        append_args={path: _strings(args, f"{place}.appendArgs[{path!r}]") for path, args in append.items()},
-        user=user,
-        env={str(name): str(text) for name, text in _mapping(entry.get("env", {}), f"{place}.env").items()},
-        host_paths=_strings(entry.get("hostPaths", []), f"{place}.hostPaths"),
-    )
-    for path, argv in image.executables.items():
-        if not argv:
-            raise ImageMapError(f"{place}.executables[{path!r}] must name a host command")
-    return image
-
-
 def parse_image_map(text: str) -> ImageMap:
     """Read the JSON text; raise ImageMapError naming the first fault."""
     try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ImageMapError(f"line {error.lineno}: not JSON: {error.msg}") from error
-    images = _mapping(document, "the image map")
-    return ImageMap({name: _image(value, name) for name, value in images.items()})
+        return ImageMap(_IMAGES.validate_json(text))
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = "".join(f"[{part!r}]" for part in fault["loc"])
+        raise ImageMapError(f"{place}: {fault['msg']}" if place else fault["msg"]) from error

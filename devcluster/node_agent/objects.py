@@ -2,17 +2,18 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-from scheduler.kube.primitives import quantity
+from scheduler.kube.primitives import format_micro_time, format_time, quantity
 
 Obj = dict[str, Any]
 DataKind = Literal["ConfigMap", "Secret"]
 Clock = Callable[[], float]
 
 NEVER_RESTARTS = ("Succeeded", "Failed")
+DEFAULT_GRACE = 30.0
 
 
 class ContainerConfigError(ValueError):
@@ -23,30 +24,14 @@ class NotSyncedError(LookupError):
     """The API server has not answered yet whether an object exists; worded as by kubelet."""
 
 
-class DataStore(Protocol):
-    """ConfigMaps and Secrets, kept current by watches: those that a pod of this node refers to, and no others.
-
-    A node's credentials cover no more than that (the Node authorizer), so each object has a watch of its own.
-    """
-
-    async def follow(self, owner: str, namespace: str, references: Collection[tuple[DataKind, str]]) -> None:
-        """Watch these for a pod (by UID); return when their state is known, or after a few seconds."""
-
-    def release(self, owner: str) -> None:
-        """A pod needs nothing any more."""
-
-    def get(self, kind: DataKind, namespace: str, name: str) -> Obj | None:
-        """A followed object, or None if it does not exist. Raises NotSyncedError."""
-
-
 def timestamp(seconds: float) -> str:
     """Seconds since the epoch as metav1.Time writes them."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return format_time(datetime.fromtimestamp(seconds, UTC))
 
 
 def micro_timestamp(seconds: float) -> str:
     """Seconds since the epoch as metav1.MicroTime writes them (Leases)."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return format_micro_time(datetime.fromtimestamp(seconds, UTC))
 
 
 def pod_name(pod: Obj) -> str:
@@ -65,20 +50,10 @@ def is_sidecar(container: Obj) -> bool:
     return container.get("restartPolicy") == "Always"
 
 
-class Api(Protocol):
-    """Calls by path. All raise ``scheduler.kube.client.KubeError``."""
-
-    async def get(self, path: str) -> Obj:
-        """Read an object."""
-
-    async def create(self, path: str, body: Obj) -> Obj:
-        """POST a new object (or a TokenRequest, an Eviction …) to a collection or subresource."""
-
-    async def patch(self, path: str, body: Obj) -> Obj:
-        """Strategic merge patch."""
-
-    async def delete(self, path: str, options: dict[str, Any]) -> None:
-        """Delete with DeleteOptions."""
+def grace_period(spec: Obj) -> float:
+    """How long a pod may take to end, in seconds."""
+    seconds = spec.get("terminationGracePeriodSeconds")
+    return DEFAULT_GRACE if seconds is None else float(seconds)
 
 
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")

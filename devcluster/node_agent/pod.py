@@ -7,7 +7,16 @@ import shutil
 from devcluster.node_agent.admission import Amounts, Rejection, pod_requests
 from devcluster.node_agent.container import ContainerRunner
 from devcluster.node_agent.containers import NodeRuntime, PodRuntime, log
-from devcluster.node_agent.objects import NEVER_RESTARTS, DataKind, Obj, all_containers, is_sidecar, pod_name
+from devcluster.node_agent.objects import (
+    DEFAULT_GRACE,
+    NEVER_RESTARTS,
+    DataKind,
+    Obj,
+    all_containers,
+    grace_period,
+    is_sidecar,
+    pod_name,
+)
 from devcluster.node_agent.status import ContainerReport, PodFacts, pod_status, restored_report, waiting
 from devcluster.node_agent.supported_fields import unsupported_fields
 from devcluster.node_agent.volumes.manager import MountError, VolumeManager
@@ -16,7 +25,6 @@ from scheduler.kube.client import Conflict, KubeError, NotFound, api_path
 
 # Nobody waits for a pod whose object is already deleted.
 GONE_GRACE = 2.0
-DEFAULT_GRACE = 30.0
 RETRY_SECONDS = 1.0
 LAST_STATUS_SECONDS = 2.0
 
@@ -164,8 +172,7 @@ class PodWorker:
 
     async def shutdown(self, longest: float) -> None:
         """End all processes because the agent ends; the pod object stays."""
-        seconds = self._home.pod["spec"].get("terminationGracePeriodSeconds")
-        self._grace = min(longest, DEFAULT_GRACE if seconds is None else seconds)
+        self._grace = min(longest, grace_period(self.spec))
         await self._stop_all(self._grace)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_STATUS_SECONDS):
@@ -269,17 +276,13 @@ class PodWorker:
     async def _run_main(self) -> None:
         await self._all_ended([self._start(report, "containers") for report in self._main])
         if not self._stopping:
-            await self._stop_section(sidecars=True, grace=self._spec_grace_period())
+            await self._stop_section(sidecars=True, grace=grace_period(self.spec))
 
     async def _all_ended(self, tasks: "list[asyncio.Task[None]]") -> None:
         """Wait for containers without passing our own cancellation on to them; raise what a bug in one raised."""
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in done:
             task.result()
-
-    def _spec_grace_period(self) -> float:
-        seconds = self._home.pod["spec"].get("terminationGracePeriodSeconds")
-        return DEFAULT_GRACE if seconds is None else float(seconds)
 
     def _start(self, report: ContainerReport, section: str) -> "asyncio.Task[None]":
         runner = ContainerRunner(self._node, self._home, report, section)

@@ -19,6 +19,7 @@ from devcluster.node_agent.images import Image, ImageMap, NoSuchExecutableError
 from devcluster.node_agent.objects import Obj
 from devcluster.node_agent.sandbox import LAUNCHER, LaunchRequest, Sandbox, StartError, VolumeMount
 from devcluster.node_agent.security import container_security
+from devcluster.pki import write_private
 from devcluster.processes import identity
 
 REPORT_SECONDS = 30.0
@@ -71,7 +72,7 @@ async def launch(spec: dict[str, Any], spec_file: Path, output: int, record: Pat
     read_end, write_end = os.pipe()
     try:
         document = {**spec, "statusFd": write_end, "agentPid": os.getpid()}
-        write_private(spec_file, json.dumps(document))
+        write_private(spec_file, json.dumps(document).encode())
         launcher = await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-S", str(LAUNCHER), str(spec_file),
             stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
@@ -120,14 +121,6 @@ async def _report(descriptor: int) -> int:
 
 def _remove(path: Path) -> None:
     path.unlink(missing_ok=True)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a new file that only its owner can read."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "w") as stream:
-        stream.write(text)
 
 
 def _write_record(path: Path, pid: int) -> None:

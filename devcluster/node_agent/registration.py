@@ -9,7 +9,8 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster.node_agent.objects import Api, Clock, Obj, micro_timestamp, timestamp
+from devcluster.node_agent.cluster import ClusterApi
+from devcluster.node_agent.objects import Clock, Obj, micro_timestamp, timestamp
 from scheduler.kube.client import AlreadyExists, KubeError, NotFound
 
 log = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ def host_capacity(directory: Path) -> dict[str, str]:
 class Registration:
     """Keeps the Node and its Lease alive."""
 
-    def __init__(self, api: Api, description: NodeDescription, clock: Clock) -> None:
+    def __init__(self, api: ClusterApi, description: NodeDescription, clock: Clock) -> None:
         self._api = api
         self._description = description
         self._clock = clock

@@ -174,14 +174,18 @@ def gateway(layout: Layout, ports: Mapping[str, int]) -> ServiceProcess:
 
 def nodes_with_load(ports: Mapping[str, int]) -> int:
     """For how many nodes both recording rules have a value now."""
-    query = f"count({CPU_RATIO} * on (instance) {MEMORY_RATIO})"
-    connection = HTTPConnection(LOOPBACK, ports["prometheus"], timeout=5)
+    text = f"count({CPU_RATIO} * on (instance) {MEMORY_RATIO})"
+    return int(next((value for _, value in query(ports["prometheus"], text)), 0))
+
+
+def query(port: int, text: str) -> list[tuple[str, float]]:
+    """The label `instance` and the value of each series that Prometheus answers with now; none if it does not."""
+    connection = HTTPConnection(LOOPBACK, port, timeout=5)
     try:
-        connection.request("GET", f"/api/v1/query?query={quote(query)}")
-        answer = json.load(connection.getresponse())
-        result = answer.get("data", {}).get("result", [])
-        return int(result[0]["value"][1]) if result else 0
+        connection.request("GET", f"/api/v1/query?query={quote(text)}")
+        result = json.load(connection.getresponse()).get("data", {}).get("result", [])
+        return [(series["metric"].get("instance", ""), float(series["value"][1])) for series in result]
     except (OSError, HTTPException, ValueError):
-        return 0
+        return []
     finally:
         connection.close()

@@ -1,14 +1,18 @@
-"""kwok for the simulated nodes, the node agent for the real ones."""
+"""kwok for the simulated nodes, the node agent for the real ones, and podman where that runs their pods."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from devcluster.errors import ServiceError
 from devcluster.layout import Layout
+from devcluster.node_agent import podman
 from devcluster.ports import LOOPBACK
 from devcluster.probes import http_ok
 from devcluster.processes import ServiceProcess
@@ -66,7 +70,7 @@ def node_agent(node: str, index: int, layout: Layout, pod_network: str, containe
             *(f"--mask={hidden}" for hidden in layout.private),
         ],
         # Its pods have 8 s to end, then it tells the API server. podman takes a while to remove them.
-        stop_seconds=25 if containers == "podman" else 12,
+        stop_seconds=25 if containers == Containers.PODMAN else 12,
         stop_first=True,
     )
 
@@ -95,3 +99,36 @@ def write_image_map(layout: Layout, further: Mapping[str, Mapping[str, Any]]) ->
         **further,
     }
     layout.config("images.json").write_text(json.dumps(images, indent=2))
+
+
+_OTHERWISE = "or start the cluster without podman, with pods as processes"
+
+
+def require_podman() -> None:
+    """Raise ServiceError where podman, runc or the images of this version are missing."""
+    images = [f"{repository}:{version('secondary-scheduler')}" for repository in (SCHEDULER_IMAGE, OPERATOR_IMAGE)]
+    try:
+        missing = podman.find_podman().missing_images(images)
+    except podman.PodmanUnavailableError as error:
+        raise ServiceError(f"pods cannot be containers: {error}; {_OTHERWISE}") from error
+    if missing:
+        raise ServiceError(
+            f"pods cannot be containers: podman has no image {', '.join(missing)}: build it with `make image`; "
+            f"{_OTHERWISE}"
+        )
+
+
+def remove_containers(directory: Path, known: Containers | None) -> None:
+    """Remove the containers of a cluster by its state directory. `known`: what its containers are; None if unreadable.
+
+    Raises ServiceError with the command that does it by hand.
+    """
+    program = shutil.which("podman")
+    if known == Containers.PROCESSES or program is None:
+        return
+    try:
+        podman.remove_containers(program, directory)
+    except podman.PodmanUnavailableError as error:
+        if known is None:  # there may be none, and the rest of a damaged cluster must go
+            return
+        raise ServiceError(f"{error}; look with: podman ps --all, and remove them with: podman rm --force") from error

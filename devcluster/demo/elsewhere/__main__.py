@@ -29,11 +29,11 @@ from devcluster.demo.elsewhere.workload import (
     MeasuredLoads,
     Workload,
     delete_namespace,
-    wait,
 )
 from devcluster.demo.moving import LoadMove
 from devcluster.demo.report import NodeRow, placement_table
 from devcluster.errors import ClusterStateError, DevClusterError, ServiceError
+from devcluster.probes import wait_until
 from devcluster.progress import reporter
 
 _BOUND_SECONDS = 90
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         target = Target.of(options.kubeconfig, options.context)
         demo = Demo(target, options.image, console)
-        demo.introduce()
+        demo.describe()
         if not (options.yes or _agreed(console)):
             print("demo: nothing was done; answer yes, or say YES=1", file=sys.stderr)  # noqa: T201
             return 2
@@ -93,7 +93,7 @@ class Demo:
         self._image = image
         self._in_cluster = InCluster(target.api, self._name, image) if image else None
 
-    def introduce(self) -> None:
+    def describe(self) -> None:
         """Say which cluster it is and what will be done to it; nothing is changed. Raises DevClusterError."""
         target = self._target
         version = target.version()
@@ -174,7 +174,7 @@ class Demo:
         def exists() -> bool:
             return bool(core.list_namespaced_service_account(name, field_selector="metadata.name=default").items)
 
-        wait(exists, seconds, f"namespace {name} has no ServiceAccount after {seconds:g} s")
+        wait_until(exists, seconds, lambda: f"namespace {name} has no ServiceAccount after {seconds:g} s")
 
     @contextlib.contextmanager
     def _removed_at_the_end(self) -> Iterator[None]:

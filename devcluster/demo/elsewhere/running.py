@@ -17,8 +17,9 @@ from kubernetes.client.exceptions import ApiException
 
 from devcluster.demo.elsewhere.configuration import cluster_objects, configuration, deployment
 from devcluster.demo.elsewhere.target import Target
-from devcluster.demo.elsewhere.workload import Loads, wait
+from devcluster.demo.elsewhere.workload import Loads
 from devcluster.errors import ServiceError
+from devcluster.probes import wait_until
 from scheduler.kube.client import ClientConfig, ConfigError
 
 _READY_SECONDS = 180
@@ -160,7 +161,9 @@ class InCluster:
             self.check()
             return False
 
-        wait(ready, _READY_SECONDS, f"the scheduler from {self._image} is not running after {_READY_SECONDS} s")
+        wait_until(
+            ready, _READY_SECONDS, lambda: f"the scheduler from {self._image} is not running after {_READY_SECONDS} s"
+        )
 
     def _last_words(self, pod: Any) -> str:
         try:

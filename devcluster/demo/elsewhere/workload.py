@@ -20,8 +20,9 @@ from kubernetes.client.exceptions import ApiException
 from devcluster import ports
 from devcluster.demo.elsewhere.configuration import RESTRICTED
 from devcluster.demo.elsewhere.target import TargetNode
-from devcluster.errors import ServiceError
+from devcluster.demo.workload import is_gone, pending_reason, scheduled_event
 from devcluster.inventory import COLD, HOT, WARM
+from devcluster.probes import wait_until
 from scheduler.kube.primitives import quantity_milli_value
 
 PODS_PER_NODE = 6
@@ -34,7 +35,6 @@ NEVER_STARTED: dict[str, Any] = {
     "resources": {"requests": {"cpu": "10m", "memory": "8Mi"}},
     "securityContext": {**RESTRICTED, "runAsUser": 65532},
 }
-_PAUSE_SECONDS = 0.2
 
 
 class Workload:
@@ -60,19 +60,21 @@ class Workload:
             }
             metadata = {"name": f"{scheduler}-{number}", "labels": {"scheduler": scheduler}}
             self._core.create_namespaced_pod(self._namespace, {"metadata": metadata, "spec": spec})
-        deadline = time.monotonic() + seconds
-        while True:
+        placed: Counter[str] = Counter()
+
+        def all_bound() -> bool:
             check()
-            pods = self._of(scheduler)
-            placed = Counter(pod.spec.node_name for pod in pods if pod.spec.node_name)
-            if sum(placed.values()) == self.count:
-                return placed
-            if time.monotonic() > deadline:
-                waiting = self.count - sum(placed.values())
-                raise ServiceError(
-                    f"{waiting} of {self.count} pods of {scheduler} have no node after {seconds:g} s{_reason(pods)}"
-                )
-            time.sleep(_PAUSE_SECONDS)
+            placed.clear()
+            placed.update(pod.spec.node_name for pod in self._of(scheduler) if pod.spec.node_name)
+            return placed.total() == self.count
+
+        def unbound() -> str:
+            missing = self.count - placed.total()
+            text = f"{missing} of {self.count} pods of {scheduler} have no node after {seconds:g} s"
+            return text + pending_reason(self._of(scheduler))
+
+        wait_until(all_bound, seconds, unbound)
+        return placed
 
     def remove(self, scheduler: str, seconds: float = 60) -> None:
         """Delete the pods of a scheduler, so that they take no room from others. Raises ServiceError."""
@@ -80,16 +82,15 @@ class Workload:
         self._core.delete_collection_namespaced_pod(
             self._namespace, label_selector=selector, grace_period_seconds=0, propagation_policy="Background"
         )
-        wait(lambda: not self._of(scheduler), seconds, f"pods of namespace {self._namespace} are still terminating")
+        wait_until(
+            lambda: not self._of(scheduler),
+            seconds,
+            lambda: f"pods of namespace {self._namespace} are still terminating",
+        )
 
     def event(self, scheduler: str) -> str:
-        """Who placed one of the pods, as `kubectl describe pod` shows it."""
-        events = self._core.list_namespaced_event(self._namespace, field_selector="reason=Scheduled").items
-        for event in events:
-            source = event.reporting_component or (event.source and event.source.component)
-            if source == scheduler:
-                return f"{source}: {event.message}"
-        return "(no Scheduled event yet)"
+        """What a scheduler's Event says of one of the pods that it has placed."""
+        return scheduled_event(self._core, self._namespace, scheduler)
 
     def _of(self, scheduler: str) -> list[Any]:
         selector = f"scheduler={scheduler}"
@@ -100,36 +101,9 @@ class Workload:
 def delete_namespace(api: kubernetes.ApiClient, name: str, seconds: float = 120) -> None:
     """Delete a namespace and wait until it is gone. Raises ServiceError."""
     core = kubernetes.CoreV1Api(api)
-
-    def gone() -> bool:
-        try:
-            core.read_namespace(name)
-        except ApiException as error:
-            if error.status == 404:
-                return True
-            raise
-        return False
-
-    if not gone():
+    if not is_gone(core, name):
         core.delete_namespace(name)
-        wait(gone, seconds, f"namespace {name} is still terminating")
-
-
-def wait(done: Callable[[], bool], seconds: float, failure: str) -> None:
-    """Return once `done` is true. Raises ServiceError with the text when time is up."""
-    deadline = time.monotonic() + seconds
-    while not done():
-        if time.monotonic() > deadline:
-            raise ServiceError(failure)
-        time.sleep(_PAUSE_SECONDS)
-
-
-def _reason(pods: list[Any]) -> str:
-    for pod in pods:
-        for condition in pod.status.conditions or ():
-            if condition.type == "PodScheduled" and condition.status != "True" and condition.message:
-                return f"; {pod.metadata.name}: {condition.message}"
-    return "; no scheduler reported a reason"
+        wait_until(lambda: is_gone(core, name), seconds, lambda: f"namespace {name} is still terminating")
 
 
 _WINDOW_SECONDS = 60

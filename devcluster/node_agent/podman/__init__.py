@@ -1,6 +1,5 @@
-"""Containers by podman with runc: ``host`` looks for them, ``arguments`` turns a pod's spec into a command line.
-
-``containers`` starts, watches and ends them for the agent. Nothing is pulled: an image is on this machine or absent.
+"""Containers by podman with runc: ``host`` looks for them, ``containers`` turns a pod's spec into a command line, and
+starts, watches and ends them for the agent. Nothing is pulled: an image is on this machine or absent.
 """
 
 from devcluster.node_agent.podman.containers import PodmanContainers as PodmanContainers

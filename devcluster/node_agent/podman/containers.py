@@ -31,9 +31,9 @@ from devcluster.node_agent.environment import expand
 from devcluster.node_agent.images import ImageMap, NoSuchExecutableError
 from devcluster.node_agent.objects import ContainerConfigError, Obj
 from devcluster.node_agent.podman.host import AGENT_LABEL, RUNTIME, PodmanHost, last_line, remove_containers
-from devcluster.node_agent.process_containers import write_private
 from devcluster.node_agent.sandbox import StartError, VolumeMount
 from devcluster.node_agent.security import container_security
+from devcluster.pki import write_private
 
 LOG_SIZE = "10mb"
 HOSTNAME_CHARACTERS = 63
@@ -357,7 +357,7 @@ class _StartableContainer:
     async def start(self) -> "_RunningContainer":
         runtime, place = self.image.runtime, self.place
         try:
-            write_private(place.env_file, self.environment)
+            write_private(place.env_file, self.environment.encode())
             place.monitor_dir.mkdir()
             os.close(logs.open_log(self.request.log_file))
             code, output, errors = await runtime.podman(*self.arguments, directory=place.monitor_dir)

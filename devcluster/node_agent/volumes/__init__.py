@@ -1,1 +1,1 @@
-"""A pod's volumes: ``sources`` computes their content, ``tokens`` requests tokens, ``writer`` writes to disk."""
+"""A pod's volumes: ``sources`` computes their content, ``manager`` keeps them current, ``writer`` writes to disk."""

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from devcluster.node_agent.cluster import ClusterData
 from devcluster.node_agent.objects import (
     ContainerConfigError,
-    DataStore,
     FieldError,
     NotSyncedError,
     Obj,
@@ -43,7 +43,7 @@ class VolumeManager:
         self,
         directory: Path,
         rewriter: TextRewriter,
-        store: DataStore,
+        store: ClusterData,
         tokens: TokenManager,
         allocatable: dict[str, str],
         group: int | None = None,

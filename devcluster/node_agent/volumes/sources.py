@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from devcluster.node_agent.cluster import ClusterApi, ClusterData
 from devcluster.node_agent.objects import (
-    Api,
     Clock,
     DataKind,
-    DataStore,
     Obj,
     all_containers,
     container_resource,
@@ -46,7 +45,7 @@ class VolumeContext:
     """All that a volume's content depends on."""
 
     pod: Obj
-    store: DataStore
+    store: ClusterData
     tokens: Mapping[TokenRequest, str]
     allocatable: dict[str, str]
 
@@ -173,7 +172,7 @@ class _Token:
 class TokenManager:
     """The tokens of one pod."""
 
-    def __init__(self, api: Api, pod: Obj, clock: Clock) -> None:
+    def __init__(self, api: ClusterApi, pod: Obj, clock: Clock) -> None:
         self._api = api
         self._pod = pod
         self._clock = clock

@@ -1,8 +1,8 @@
 """A stand-in for `pulumi-resource-kubernetes` 4.30.0, for machines where the official plugin cannot be had.
 
-Modules: `values` (property values), `inputs` (what a program may give), `diff` and `replacement`, `dynamic_client`
-(the cluster), `readiness` and `waiting`, `checkpoint` (what is kept in the stack's state), `operations` (the verbs) and
-`servicer` (gRPC, the only untyped edge).
+Modules: `values` (property values), `objects` (reading an object, and what of it is in the stack's state), `inputs`
+(what a program may give), `diff`, `dynamic_client` (the cluster), `writes`, `readiness`, `wait_for` and `waiting`,
+`settings` (of the provider), `operations` (the verbs) and `servicer` (gRPC, the only untyped edge).
 """
 
 VERSION = "4.30.0"

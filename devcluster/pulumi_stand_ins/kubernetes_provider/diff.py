@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from enum import Enum
 from typing import Any
 
@@ -16,19 +16,17 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
 from devcluster.pulumi_stand_ins.kubernetes_provider.values import (
     Object,
     Path,
+    at,
     covers,
     is_empty,
     overlaps,
     parse,
     prune,
 )
+from scheduler.kube.primitives import QuantityError, exact_quantity
 
 _QUANTITY_PARENTS = frozenset({"limits", "requests", "capacity", "hard", "overhead", "min", "max", "default"})
 _QUANTITY_FIELDS = frozenset({"sizeLimit", "divisor"})
-_SUFFIXES = {
-    "": 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
-}  # fmt: skip
-_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
 class ChangeKind(Enum):
@@ -136,40 +134,21 @@ def _is_quantity(path: Path) -> bool:
 
 def _quantity(value: Any) -> Decimal | None:
     """The value of a quantity, however it is spelled; None for other text."""
-    text = str(value)
-    number, suffix = text, ""
-    for length in (2, 1):
-        if text[-length:] in _BINARY or text[-length:] in _SUFFIXES:
-            number, suffix = text[:-length], text[-length:]
-            break
     try:
-        factor = Decimal(2) ** _BINARY[suffix] if suffix in _BINARY else Decimal(10) ** _SUFFIXES[suffix]
-        return Decimal(number) * factor
-    except InvalidOperation:
+        return exact_quantity(str(value))
+    except QuantityError:
         return None
 
 
 def _is_left_out(change: PropertyChange, old_inputs: Object, new: Object) -> bool:
     if change.kind is not ChangeKind.ADD:
         return False
-    wanted = _at(new, change.path)
+    wanted = at(new, change.path)
     if not is_empty(wanted):
         return False
     if change.path[:1] == ("metadata",):
         return True
-    return is_built_in(new) and _at(old_inputs, change.path) == wanted
-
-
-_ABSENT = object()
-
-
-def _at(value: Any, path: Path) -> Any:
-    for step in path:
-        try:
-            value = value[step]
-        except (KeyError, IndexError, TypeError):
-            return _ABSENT
-    return value
+    return is_built_in(new) and at(old_inputs, change.path) == wanted
 
 
 _ALWAYS = (".metadata.name", ".metadata.namespace")

@@ -146,6 +146,20 @@ def render(path: Path) -> str:
     return text
 
 
+ABSENT = object()
+"""What `at` returns for a place that does not exist."""
+
+
+def at(value: Any, path: Path) -> Any:
+    """What stands at a place, ABSENT where there is none."""
+    for step in path:
+        try:
+            value = value[step]
+        except (KeyError, IndexError, TypeError):
+            return ABSENT
+    return value
+
+
 def covers(pattern: Path, path: Path) -> bool:
     """Whether `path` is the place that `pattern` names, or lies inside it."""
     return len(pattern) <= len(path) and all(p in (ANY, s) for p, s in zip(pattern, path, strict=False))

@@ -12,7 +12,7 @@ from devcluster.pulumi_stand_ins.kubernetes_provider.objects import (
     is_crd,
     metadata_of,
 )
-from devcluster.pulumi_stand_ins.kubernetes_provider.values import ANY, Object, Path
+from devcluster.pulumi_stand_ins.kubernetes_provider.values import ABSENT, ANY, Object, Path, at
 from devcluster.pulumi_stand_ins.kubernetes_provider.waiting import Cancellation
 from scheduler.kube.client import (
     APPLY_PATCH,
@@ -189,32 +189,21 @@ def _without_ignored(obj: Object, live: Object, manager: str, ignore: Iterable[P
         if not path or any(isinstance(step, int) or step == ANY for step in path):
             continue
         if is_owned(live, path, except_by=manager) and not is_owned(live, path, by=manager):
-            obj = _put(obj, path, _ABSENT)
+            obj = _put(obj, path, ABSENT)
         else:
-            value = _get(live, path)
-            obj = obj if value is _ABSENT else _put(obj, path, value)
+            value = at(live, path)
+            obj = obj if value is ABSENT else _put(obj, path, value)
     return obj
 
 
-_ABSENT = object()
-
-
-def _get(obj: object, path: Sequence[str | int]) -> object:
-    for step in path:
-        if not isinstance(obj, dict) or step not in obj:
-            return _ABSENT
-        obj = obj[step]
-    return obj
-
-
-def _put(obj: Object, path: Sequence[str | int], value: object) -> Object:
+def _put(obj: Object, path: Sequence[str | int], value: Any) -> Object:
     first, rest = str(path[0]), path[1:]
     if not rest:
         without = {key: item for key, item in obj.items() if key != first}
-        return without if value is _ABSENT else {**without, first: value}
+        return without if value is ABSENT else {**without, first: value}
     inner = obj.get(first)
     if not isinstance(inner, dict):
-        if value is _ABSENT:
+        if value is ABSENT:
             return obj
         inner = {}
     return {**obj, first: _put(inner, rest, value)}

@@ -117,8 +117,8 @@ def run_agent(cluster: LocalCluster, directory: Path, images: str, *options: str
 
 def test_bad_image_map_is_refused_with_its_place(node_cluster: LocalCluster, tmp_path: Path) -> None:
     done = run_agent(node_cluster, tmp_path, '{"a": {"executables": {"/bin/x": "python"}}}')
-    place = f"image map {tmp_path}/bad.json: a.executables['/bin/x']"
-    assert (done.returncode, done.stderr) == (4, f"node-agent: {place} must be a list of strings\n")
+    place = f"image map {tmp_path}/bad.json: ['a']['executables']['/bin/x']"
+    assert (done.returncode, done.stderr) == (4, f"node-agent: {place}: Input should be a valid array\n")
 
 
 def test_second_agent_on_the_same_state_is_refused(start: Start, node_cluster: LocalCluster, tmp_path: Path) -> None:

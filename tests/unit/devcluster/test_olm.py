@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from devcluster import olm, ports, startup
+from devcluster import ports, startup
 from devcluster.cluster import LocalCluster
 from devcluster.errors import SpecError
+from devcluster.services import olm
 from devcluster.spec import ClusterSpec
 from tests.support.cluster import BARE
 
-DEFINITIONS = Path(olm.__file__).parent / "olm_crds"
+DEFINITIONS = Path(olm.__file__).parents[1] / "olm_crds"
 
 
 def test_a_catalog_that_is_no_directory_is_refused_before_anything_is_built(tmp_path: Path) -> None:

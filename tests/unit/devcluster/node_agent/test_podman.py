@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from devcluster import containers
 from devcluster.errors import ServiceError
 from devcluster.layout import Layout
 from devcluster.node_agent.containers import ContainerRequest
@@ -25,6 +24,7 @@ from devcluster.node_agent.podman.containers import (
 from devcluster.node_agent.podman.host import cgroup_controllers, last_line
 from devcluster.node_agent.sandbox import VolumeMount
 from devcluster.node_agent.security import container_security
+from devcluster.services import nodes
 from devcluster.services.nodes import node_agent
 from devcluster.state import Containers, RecordedCluster
 
@@ -216,7 +216,7 @@ def put_podman(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) ->
 def test_without_podman_the_refusal_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ServiceError) as refusal:
-        containers.require_podman()
+        nodes.require_podman()
     assert str(refusal.value) == (
         "pods cannot be containers: podman is not on PATH; on Debian: apt-get install podman runc; "
         "or start the cluster without podman, with pods as processes"
@@ -230,7 +230,7 @@ def test_without_runc_the_refusal_has_podmans_reason(monkeypatch: pytest.MonkeyP
     with pytest.raises(
         ServiceError, match='runc here: default OCI runtime "runc" not found: invalid argument; or start'
     ):
-        containers.require_podman()
+        nodes.require_podman()
 
 
 def test_without_the_images_the_refusal_names_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_without_the_images_the_refusal_names_them(monkeypatch: pytest.MonkeyPat
     with pytest.raises(
         ServiceError, match=r"no image localhost/secondary-scheduler/operator:[^,]+: build it with `make image`"
     ):
-        containers.require_podman()
+        nodes.require_podman()
 
 
 @pytest.mark.parametrize("version", ["3.4.7", "", "a new one"])
@@ -269,16 +269,16 @@ def test_only_the_containers_of_the_cluster_are_removed(monkeypatch: pytest.Monk
     log = tmp_path / "log"
     listing = f"1 {ours}/data/real-0\n2 {others}/data/real-0\n3 <no value>\n4 {ours}/data/real-1"
     put_podman(tmp_path, monkeypatch, f"""case "$1" in ps) echo '{listing}';; *) echo "$@" >> {log};; esac""")
-    containers.remove(ours, known="podman")
+    nodes.remove_containers(ours, known=Containers.PODMAN)
     assert log.read_text() == "rm --force --ignore --volumes --time=0 1 4\n"
 
 
 def test_a_cluster_of_processes_does_not_ask_podman(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     put_podman(tmp_path, monkeypatch, "exit 1")
-    containers.remove(tmp_path, known="processes")
-    containers.remove(tmp_path, known=None)
+    nodes.remove_containers(tmp_path, known=Containers.PROCESSES)
+    nodes.remove_containers(tmp_path, known=None)
     with pytest.raises(ServiceError, match="podman ps --all"):
-        containers.remove(tmp_path, known="podman")
+        nodes.remove_containers(tmp_path, known=Containers.PODMAN)
 
 
 @pytest.mark.parametrize("chosen", ["processes", "podman"])

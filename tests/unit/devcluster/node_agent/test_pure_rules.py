@@ -114,12 +114,12 @@ def test_nothing_is_appended_to_a_command_in_a_running_container() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "line 1: not JSON"),
-        ("[]", "the image map must be an object"),
-        ('{"a": {"exec": {}}}', "a: unknown key 'exec'"),
-        ('{"a": {"executables": {"/x": []}}}', r"a\.executables\['/x'\] must name a host command"),
-        ('{"a": {"user": "nobody"}}', r"a\.user must be a numeric user id"),
-        ('{"a": {"entrypoint": "x"}}', r"a\.entrypoint must be a list of strings"),
+        ("{", "Invalid JSON: EOF while parsing an object at line 1"),
+        ("[]", "Input should be an object"),
+        ('{"a": {"exec": {}}}', r"\['a'\]\['exec'\]: Extra inputs are not permitted"),
+        ('{"a": {"executables": {"/x": []}}}', r"\['a'\]\['executables'\]\['/x'\]: .* at least 1 item"),
+        ('{"a": {"user": "nobody"}}', r"\['a'\]\['user'\]: Input should be a valid integer"),
+        ('{"a": {"entrypoint": "x"}}', r"\['a'\]\['entrypoint'\]: Input should be a valid array"),
     ],
 )
 def test_faulty_image_map_is_refused_with_its_place(text: str, message: str) -> None:
