@@ -56,7 +56,7 @@ profiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class FloodQuestion:
     """What is asked again and again, of which port."""
 
     port: int
@@ -72,7 +72,7 @@ class Flooded:
     command: Sequence[str]
     limit: int
     flooded: Sequence[int]
-    questions: Mapping[str, Question]
+    questions: Mapping[str, FloodQuestion]
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class Asked:
         return f"{text}, p99 {tail * 1000:.0f} ms, max {max(self.seconds) * 1000:.0f} ms, {failed}"
 
 
-class Installation:
+class FloodedInstallation:
     """What the servers need: an API server with an account that may read everything, files, and a metric source."""
 
     def __init__(self, kubeconfig: Path, directory: Path, source: str) -> None:
@@ -134,17 +134,17 @@ class Installation:
             command = [python, "-m", "scheduler", f"--config={self._config}", f"--secure-port={first}", *flags]
             explain = f"/debug/decisions/namespaces/{_NAMESPACE}?pod=p"
             questions = {
-                "probe": Question(first, "/livez"),
-                "scrape": Question(first, "/metrics", token=True),
-                "explain": Question(first, explain, token=True),
+                "probe": FloodQuestion(first, "/livez"),
+                "scrape": FloodQuestion(first, "/metrics", token=True),
+                "explain": FloodQuestion(first, explain, token=True),
             }
             return Flooded(command, 2048, [first], questions)
         if name == "operator":
             command = [python, "-m", "secondary_scheduler.operator", f"--namespace={_NAMESPACE}", kubeconfig]
             command += [f"--port={first}", f"--metrics-port={second}", "--bind-address=0.0.0.0", *flags]
             questions = {
-                "probe": Question(first, "/healthz", tls=False),
-                "scrape": Question(second, "/metrics", token=True),
+                "probe": FloodQuestion(first, "/healthz", tls=False),
+                "scrape": FloodQuestion(second, "/metrics", token=True),
             }
             return Flooded(command, 512, [first, second], questions)
         if name == "page":
@@ -156,11 +156,14 @@ class Installation:
                 f"--probes=:{second}",
                 *flags,
             ]
-            questions = {"probe": Question(second, "/livez"), "visit": Question(first, "/nodes", token=True)}
+            questions = {"probe": FloodQuestion(second, "/livez"), "visit": FloodQuestion(first, "/nodes", token=True)}
             return Flooded(command, 512, [first, second], questions)
         command = [python, "-m", "secondary_scheduler.loadwatcher", f"--config={self._config}"]
         command += [f"--listen=0.0.0.0:{first}", "--serve-unauthenticated", *flags]
-        questions = {"probe": Question(first, "/livez", tls=False), "scrape": Question(first, "/watcher", tls=False)}
+        questions = {
+            "probe": FloodQuestion(first, "/livez", tls=False),
+            "scrape": FloodQuestion(first, "/watcher", tls=False),
+        }
         return Flooded(command, 512, [first], questions)
 
 
@@ -189,13 +192,13 @@ def main(arguments: Sequence[str]) -> int:
         tempfile.TemporaryDirectory(prefix="flood-") as directory,
         metric_source() as source,
     ):
-        installation = Installation(cluster.layout.kubeconfig, Path(directory), source)
+        installation = FloodedInstallation(cluster.layout.kubeconfig, Path(directory), source)
         for name in options.servers:
             well &= _flood(name, installation, options, Path(directory))
     return 0 if well else 1
 
 
-def _flood(name: str, installation: Installation, options: argparse.Namespace, directory: Path) -> bool:
+def _flood(name: str, installation: FloodedInstallation, options: argparse.Namespace, directory: Path) -> bool:
     server = installation.server(name)
     log = directory / f"{name}.log"
     with _limited(server.limit) as wrapper, log.open("wb") as output:
@@ -251,7 +254,7 @@ def asking(server: Flooded, token: str) -> Mapping[str, Callable[[], object]]:
     return {kind: functools.partial(answer_to, question, token) for kind, question in server.questions.items()}
 
 
-def answer_to(question: Question, token: str) -> str:
+def answer_to(question: FloodQuestion, token: str) -> str:
     """Ask over a new connection; returns the answer's body.
 
     Raises:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 _AT_ONCE = 50
 
 
-class Holder:
+class ConnectionHolder:
     """The connections of one client."""
 
     def __init__(self, source: str, places: list[tuple[str, int]], number: int, rate: float) -> None:
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> None:
     """Run until standard input ends."""
     source, places, number, rate = arguments
     pairs = [place.rpartition(":") for place in places.split(",")]
-    holder = Holder(source, [(host, int(port)) for host, _, port in pairs], int(number), float(rate))
+    holder = ConnectionHolder(source, [(host, int(port)) for host, _, port in pairs], int(number), float(rate))
     for figures in holder.run():
         print(json.dumps(figures), flush=True)
         if select.select([sys.stdin], [], [], 0)[0] and not sys.stdin.readline():

@@ -14,7 +14,7 @@ from devcluster import processes, state
 from devcluster.errors import ClusterStateError
 from devcluster.layout import Layout
 from devcluster.ports import LOOPBACK
-from devcluster.progress import Reporter, SilentReporter
+from devcluster.progress import ProgressReporter, SilentReporter
 from devcluster.services import monitoring, nodes
 from devcluster.spec import ClusterSpec
 from devcluster.startup import ensure_binaries, missing_binaries, start_cluster
@@ -162,11 +162,11 @@ class LocalCluster:
         """Names of the programs that `start` would have to build first. Raises DevClusterError."""
         return missing_binaries(self.spec)
 
-    def build(self, report: Reporter) -> None:
+    def build(self, report: ProgressReporter) -> None:
         """Build what is missing, as `start` would. Raises DevClusterError."""
         ensure_binaries(self.spec, report)
 
-    def start(self, report: Reporter | None = None) -> bool:
+    def start(self, report: ProgressReporter | None = None) -> bool:
         """Start the cluster and wait until it is ready; False when it was already running.
 
         Leftovers of a crash are removed first. When anything fails or the caller is interrupted, everything that was
@@ -189,7 +189,7 @@ class LocalCluster:
                 raise
         return True
 
-    def stop(self, report: Reporter | None = None) -> bool:
+    def stop(self, report: ProgressReporter | None = None) -> bool:
         """Stop every process and delete the state; False when there was nothing.
 
         Raises ClusterStateError while another command is using the cluster.

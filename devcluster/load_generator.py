@@ -70,7 +70,7 @@ class LoadChange(BaseModel):
 
 
 @dataclass
-class _Meter:
+class _NodeMeter:
     """The processor counters of one node, advanced whenever they are read or the target changes."""
 
     load: SimulatedLoad
@@ -105,7 +105,7 @@ class LoadGenerator:
     """The nodes and their counters. Times are seconds of any monotonic clock."""
 
     def __init__(self, nodes: Mapping[str, SimulatedLoad], now: float) -> None:
-        self._meters: dict[str, _Meter] = {}
+        self._meters: dict[str, _NodeMeter] = {}
         for name, load in nodes.items():
             self._meters[name] = self._meter(name, load, now)
 
@@ -173,8 +173,8 @@ class LoadGenerator:
         return "\n".join([*cpu, *total, *available, *free, ""])
 
     @staticmethod
-    def _meter(name: str, load: SimulatedLoad, now: float) -> _Meter:
-        return _Meter(load, phase=zlib.crc32(name.encode()) / 2**32, at=now)
+    def _meter(name: str, load: SimulatedLoad, now: float) -> _NodeMeter:
+        return _NodeMeter(load, phase=zlib.crc32(name.encode()) / 2**32, at=now)
 
 
 def application(generator: LoadGenerator, uses: PodUses | None = None) -> web.Application:

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from devcluster.api import AdminClient, JsonObject
-from devcluster.pod_loads import PodUses, RunningPod, Use
+from devcluster.pod_loads import PodOnNode, PodUses, Use
 from scheduler.kube.primitives import format_time
 
 _VERSION = "metrics.k8s.io/v1beta1"
@@ -107,7 +107,7 @@ def _node(name: str, use: Use) -> JsonObject:
     return {**_measured("NodeMetrics", {"name": name}), "usage": _usage(use)}
 
 
-def _pod(pod: RunningPod) -> JsonObject:
+def _pod(pod: PodOnNode) -> JsonObject:
     """The containers share what the pod uses evenly: nobody asks which it is."""
     share = Use(pod.use.cpu / max(1, len(pod.containers)), pod.use.memory / max(1, len(pod.containers)))
     containers = [{"name": name, "usage": _usage(share)} for name in pod.containers]

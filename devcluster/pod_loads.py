@@ -33,7 +33,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningPod:
+class PodOnNode:
     """A pod on its node."""
 
     namespace: str
@@ -52,7 +52,7 @@ class PodUses:
 
     def __init__(self, changed: Callable[[Mapping[str, Use]], None] = lambda uses: None) -> None:
         self._changed = changed
-        self.pods: dict[str, RunningPod] = {}
+        self.pods: dict[str, PodOnNode] = {}
         """By UID."""
 
     def by_node(self) -> dict[str, Use]:
@@ -93,7 +93,7 @@ class PodUses:
             self.pods.pop(item.metadata.uid, None)
             return
         annotations = item.content.get("metadata", {}).get("annotations") or {}
-        self.pods[item.metadata.uid] = RunningPod(
+        self.pods[item.metadata.uid] = PodOnNode(
             item.metadata.namespace,
             item.metadata.name,
             node,
@@ -111,7 +111,7 @@ def _amount(annotations: Mapping[str, Any], name: str) -> float:
 
 
 @dataclass
-class _Meter:
+class _PodMeter:
     """The processor time of one pod. It has used so much since `at`."""
 
     use: Use
@@ -123,9 +123,9 @@ class ContainerSeries:
     """The counters of the pods that run. Times are seconds of any monotonic clock."""
 
     def __init__(self) -> None:
-        self._meters: dict[str, _Meter] = {}
+        self._meters: dict[str, _PodMeter] = {}
 
-    def exposition(self, pods: Mapping[str, RunningPod], now: float) -> str:
+    def exposition(self, pods: Mapping[str, PodOnNode], now: float) -> str:
         """Return the series of pods (by UID) in Prometheus' text format; those of pods that are gone end.
 
         The containers share what their pod uses evenly: nobody asks which it is.
@@ -135,7 +135,7 @@ class ContainerSeries:
         for uid in self._meters.keys() - pods.keys():
             del self._meters[uid]
         for uid, pod in pods.items():
-            meter = self._meters.setdefault(uid, _Meter(pod.use, now))
+            meter = self._meters.setdefault(uid, _PodMeter(pod.use, now))
             meter.seconds += meter.use.cpu * max(0.0, now - meter.at)
             meter.use, meter.at = pod.use, now
             for container in pod.containers:

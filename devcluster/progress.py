@@ -28,7 +28,7 @@ def ignore_progress(done: int, total: int, unit: str) -> None:
     """An `Advance` for nobody."""
 
 
-class Reporter(Protocol):
+class ProgressReporter(Protocol):
     """Told about every step; steps may run at the same time in several threads."""
 
     def step(self, label: str, announce: bool = False) -> AbstractContextManager[Advance]:
@@ -141,7 +141,7 @@ def _amount(done: int, total: int, unit: str) -> str:
 
 
 @contextlib.contextmanager
-def reporter(console: Console) -> Iterator[Reporter]:
+def reporter(console: Console) -> Iterator[ProgressReporter]:
     """The reporter that suits the console."""
     if console.is_terminal:
         with LiveReporter(console) as live:

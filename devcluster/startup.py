@@ -20,7 +20,7 @@ from devcluster.errors import DevClusterError, ServiceError
 from devcluster.layout import Layout, write_credentials
 from devcluster.ports import LOOPBACK
 from devcluster.processes import ServiceProcess
-from devcluster.progress import Reporter
+from devcluster.progress import ProgressReporter
 from devcluster.services import control_plane, monitoring, nodes, olm
 from devcluster.spec import ClusterSpec
 from devcluster.state import Containers, RecordedCluster, StateDirectory, other_clusters
@@ -32,7 +32,7 @@ _READY_SECONDS_PER_NODE = 0.15
 _POLL_SECONDS = 0.1
 
 
-def start_cluster(spec: ClusterSpec, directory: StateDirectory, report: Reporter) -> None:
+def start_cluster(spec: ClusterSpec, directory: StateDirectory, report: ProgressReporter) -> None:
     """Start everything and wait until it is ready. The caller cleans up after an error.
 
     Raises DevClusterError: BinaryError, PortTakenError, SpecError or ServiceError.
@@ -63,7 +63,7 @@ def start_cluster(spec: ClusterSpec, directory: StateDirectory, report: Reporter
     _Startup(spec, directory, state, report).run()
 
 
-def ensure_binaries(spec: ClusterSpec, report: Reporter) -> dict[str, Path]:
+def ensure_binaries(spec: ClusterSpec, report: ProgressReporter) -> dict[str, Path]:
     """The programs that a cluster runs, by name; what is found nowhere is built.
 
     Raises BinaryError or SpecError.
@@ -103,7 +103,9 @@ def _fixed_ports(spec: ClusterSpec) -> dict[str, int]:
 
 
 class _Startup:
-    def __init__(self, spec: ClusterSpec, directory: StateDirectory, state: RecordedCluster, report: Reporter) -> None:
+    def __init__(
+        self, spec: ClusterSpec, directory: StateDirectory, state: RecordedCluster, report: ProgressReporter
+    ) -> None:
         self._spec = spec
         self._directory = directory
         self._state = state

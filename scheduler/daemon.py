@@ -53,7 +53,7 @@ from scheduler.kube.lease import LeaseElector, LeaseSettings, exit_process
 from scheduler.kube.model import NODES, PODS
 from scheduler.logs import report_problem
 from scheduler.observe import (
-    Answers,
+    EndpointSources,
     GaugeRefresh,
     LoopWatchdog,
     Metrics,
@@ -466,7 +466,7 @@ class Daemon:
         if options.secure_port == 0:
             return None
         behaves_as, flags = pages_of(options, self.configuration.profiles[0].kubernetes)
-        answers = Answers(
+        answers = EndpointSources(
             checks=health_checks(
                 self.elector,
                 self.watch,

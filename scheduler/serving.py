@@ -17,9 +17,9 @@ from scheduler.gates import is_on
 from scheduler.kube.client import ClientConfig, KubeClient, Reflector
 from scheduler.kube.lease import LeaseElector
 from scheduler.observe import (
-    Answers,
     Check,
     ClientAuthorities,
+    EndpointSources,
     HealthChecks,
     LoopWatchdog,
     ReviewClient,
@@ -38,7 +38,7 @@ log = structlog.get_logger(component="app")
 
 def new_server(
     options: Options,
-    answers: Answers,
+    answers: EndpointSources,
     show_certificate: Callable[[float, float], None] = lambda *_: None,
     count_drop: Callable[[str], None] = lambda _: None,
 ) -> Server:

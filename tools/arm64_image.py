@@ -26,8 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools.base_image import CONTAINERFILE, DIRECTORIES, FILES  # noqa: E402
-from tools.image import PARTS, BuildError, Part, run  # noqa: E402
-from tools.locked_wheels import Target, WheelError, fetch, unpack  # noqa: E402
+from tools.image import PARTS, BuildError, ImagePart, run  # noqa: E402
+from tools.locked_wheels import WheelError, WheelTarget, fetch, unpack  # noqa: E402
 from tools.sbom import write as write_sbom  # noqa: E402
 from tools.version import version  # noqa: E402
 from tools.wheels import (  # noqa: E402
@@ -37,7 +37,7 @@ from tools.wheels import (  # noqa: E402
 )
 
 PLATFORM = "linux/arm64"
-TARGET = Target("3.11", "aarch64", glibc=36)
+TARGET = WheelTarget("3.11", "aarch64", glibc=36)
 PYTHON = f"/usr/bin/python{TARGET.python}"
 # What they depend on comes with them.
 PACKAGES = (f"python{TARGET.python}-minimal", f"libpython{TARGET.python}-stdlib", "libstdc++6", "libgcc-s1")
@@ -174,7 +174,7 @@ def build_base(podman: str) -> None:
         run(podman, "build", *_options("0"), "--tag", BASE, context)
 
 
-def assemble(part_name: str, part: Part, directory: Path) -> None:
+def assemble(part_name: str, part: ImagePart, directory: Path) -> None:
     """Write what the image gets beside its base into an empty directory. Raises BuildError and its kind."""
     wheels = fetch(part.lock, TARGET, WHEELS / part_name)
     unpack(wheels, directory / "dependencies")

@@ -40,7 +40,7 @@ class BuildError(Exception):
 
 
 @dataclass(frozen=True)
-class Part:
+class ImagePart:
     """An image of ours: what it is built from, and its names."""
 
     containerfile: Path
@@ -55,14 +55,14 @@ class Part:
 
 
 PARTS = {
-    "daemons": Part(
+    "daemons": ImagePart(
         IMAGE / "Containerfile",
         IMAGE / "requirements.txt",
         IMAGE / "wheels",
         IMAGE / "sbom.cdx.json",
         ("kube-scheduler", "operator"),
     ),
-    "cli": Part(
+    "cli": ImagePart(
         IMAGE / "cli.Containerfile",
         IMAGE / "requirements-cli.txt",
         IMAGE / "wheels-cli",
@@ -79,7 +79,7 @@ def run(*command: str | Path) -> None:
         raise BuildError(f"{Path(command[0]).name} {command[1]} failed with exit code {done.returncode}; see above")
 
 
-def fetch_wheels(part: Part) -> None:
+def fetch_wheels(part: ImagePart) -> None:
     """Fill a part's folder with exactly the locked files for this machine's platform and Python, if they changed."""
     locks = b"".join(lock.read_bytes() for lock in (part.lock, BUILD_LOCK))
     fetched = part.wheels / ".locks"
@@ -96,7 +96,7 @@ def fetch_wheels(part: Part) -> None:
     fetched.write_text(wanted, encoding="utf-8")
 
 
-def write_sbom(part: Part) -> None:
+def write_sbom(part: ImagePart) -> None:
     """Write the bill of materials that the build puts into the image."""
     from tools.sbom import SbomError, write
 
@@ -156,7 +156,7 @@ def ensure_local_base(podman: str) -> str:
 
 
 def build(
-    podman: str, part: Part, base: str, builder: str, python: str, tags: Sequence[str], clean: bool = False
+    podman: str, part: ImagePart, base: str, builder: str, python: str, tags: Sequence[str], clean: bool = False
 ) -> None:
     """Build the image on `base` (with `builder` for the wheels, if it differs) and give it the tags.
 

@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 import yaml  # noqa: E402
 
-from tools.locked_wheels import Target, WheelError, fetch, unpack  # noqa: E402
+from tools.locked_wheels import WheelError, WheelTarget, fetch, unpack  # noqa: E402
 from tools.version import version  # noqa: E402
 from tools.wheels import BuildError, build, source_date_epoch  # noqa: E402
 
@@ -68,7 +68,7 @@ main()
 
 def assemble(pythons: Sequence[str], machine: str, directory: Path) -> None:
     """Write what the archive for a machine holds into an empty directory. Raises BuildError, WheelError."""
-    wheels = {python: fetch(LOCK, Target(python, machine), FETCHED / f"{machine}-{python}") for python in pythons}
+    wheels = {python: fetch(LOCK, WheelTarget(python, machine), FETCHED / f"{machine}-{python}") for python in pythons}
     contents = {python: {wheel.name: wheel for wheel in files} for python, files in wheels.items()}
     common = (
         set.intersection(*(set(files) for files in contents.values()))

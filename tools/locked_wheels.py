@@ -26,7 +26,7 @@ class WheelError(Exception):
 
 
 @dataclass(frozen=True)
-class Target:
+class WheelTarget:
     """A CPython on Linux that wheels are wanted for."""
 
     python: str
@@ -61,7 +61,7 @@ class Target:
         ]
 
 
-def requirements(lock: Path, target: Target) -> str:
+def requirements(lock: Path, target: WheelTarget) -> str:
     """Return the lines of a lock that count for a target, with their hashes and without markers."""
     kept: list[str] = []
     counts = False
@@ -76,7 +76,7 @@ def requirements(lock: Path, target: Target) -> str:
     return "\n".join(kept) + "\n"
 
 
-def fetch(lock: Path, target: Target, directory: Path) -> list[Path]:
+def fetch(lock: Path, target: WheelTarget, directory: Path) -> list[Path]:
     """Fill a directory with exactly a target's wheels of a lock, each with a hash of it; returns them by name.
 
     Raises WheelError when pip fails. What is there already from the same lock is not fetched again.

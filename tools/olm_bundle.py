@@ -78,7 +78,7 @@ uninstall it, delete the SecondaryScheduler, while the operator can still take t
 
 
 @dataclass(frozen=True)
-class Release:
+class BundleRelease:
     """A version of the operator, the image that it runs, and the scheduler's image that the example names."""
 
     operator_image: str = OPERATOR_IMAGE
@@ -91,7 +91,7 @@ class Release:
         return f"{PACKAGE}.v{self.version}"
 
 
-class _Recorder(mocks.Mocks):
+class _BundleRecorder(mocks.Mocks):
     """Keeps every Kubernetes object that a program registers."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class _Recorder(mocks.Mocks):
 
 def installed_objects(image: str) -> list[Manifest]:
     """The objects of an install from manifests in the operator's namespace."""
-    recorder = _Recorder()
+    recorder = _BundleRecorder()
     with program_loop() as loop:
         mocks.set_mocks(recorder, project="secondary-scheduler", stack="olm", preview=False)
         # set_mocks makes a stack of its own, and there can be one only.
@@ -121,7 +121,7 @@ def installed_objects(image: str) -> list[Manifest]:
     return recorder.objects
 
 
-def bundle(release: Release) -> dict[str, Manifest]:
+def bundle(release: BundleRelease) -> dict[str, Manifest]:
     """The bundle's files: path below its directory to content."""
     objects = installed_objects(release.operator_image)
     files: dict[str, Manifest] = {}
@@ -143,7 +143,7 @@ def bundle(release: Release) -> dict[str, Manifest]:
     return files
 
 
-def cluster_service_version(objects: Sequence[Manifest], release: Release) -> Manifest:
+def cluster_service_version(objects: Sequence[Manifest], release: BundleRelease) -> Manifest:
     """The ClusterServiceVersion of an install of these objects."""
     (deployment,) = _of_kind(objects, "Deployment")
     (role,) = _of_kind(objects, "Role")
@@ -226,7 +226,7 @@ def _descriptors(schema: Manifest) -> list[Manifest]:
     ]
 
 
-def catalog(opm: Path, directory: Path, release: Release) -> str:
+def catalog(opm: Path, directory: Path, release: BundleRelease) -> str:
     """The file-based catalog, one JSON document after the other, made by opm from the bundle in a directory.
 
     Raises subprocess.CalledProcessError when opm refuses the bundle.
@@ -243,7 +243,7 @@ def catalog(opm: Path, directory: Path, release: Release) -> str:
     return "".join(json.dumps(document, indent=1) + "\n" for document in documents)
 
 
-def write(output: Path, release: Release, opm: Path) -> None:
+def write(output: Path, release: BundleRelease, opm: Path) -> None:
     """Replace bundle and catalog in a directory by newly rendered ones. Raises subprocess.CalledProcessError."""
     for part in ("bundle", "catalog"):
         shutil.rmtree(output / part, ignore_errors=True)
@@ -259,7 +259,7 @@ def write(output: Path, release: Release, opm: Path) -> None:
 
 def text_of(content: Manifest) -> str:
     """A manifest as it is written."""
-    return yaml.dump(content, Dumper=_Dumper, sort_keys=True, width=120)
+    return yaml.dump(content, Dumper=_BundleDumper, sort_keys=True, width=120)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -271,7 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     try:
         opm = ensure(["opm"], PlainReporter(Console(stderr=True)))["opm"]
-        write(parsed.output, Release(parsed.operator_image, parsed.scheduler_image), opm)
+        write(parsed.output, BundleRelease(parsed.operator_image, parsed.scheduler_image), opm)
     except DevClusterError as error:
         print(f"olm_bundle: {error}", file=sys.stderr)
         return 1
@@ -281,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _annotations(release: Release) -> dict[str, str]:
+def _annotations(release: BundleRelease) -> dict[str, str]:
     example = {
         "apiVersion": "operator.openshift.io/v1",
         "kind": "SecondaryScheduler",
@@ -318,7 +318,7 @@ def _of_kind(objects: Sequence[Manifest], kind: str) -> list[Manifest]:
     return [each for each in objects if each["kind"] == kind]
 
 
-class _Dumper(yaml.SafeDumper):
+class _BundleDumper(yaml.SafeDumper):
     """Long texts as blocks, nothing as an alias."""
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -329,7 +329,7 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
 
 
-_Dumper.add_representer(str, _text)
+_BundleDumper.add_representer(str, _text)
 
 
 if __name__ == "__main__":

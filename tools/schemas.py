@@ -60,7 +60,7 @@ _DURATION = {"type": "string", "pattern": r"^[-+]?(0|([0-9]*\.?[0-9]+(ns|us|µs|
 _FIELD = re.compile(r"^ {4}(?P<names>\w+(?:, \w+)*): (?P<text>.*)$")
 
 
-class _Generator(GenerateJsonSchema):
+class _SettingsGenerator(GenerateJsonSchema):
     """Without titles, which only repeat names; with the docstrings' attributes as descriptions of properties."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
@@ -351,7 +351,7 @@ def _or_text(schema: dict[str, Any]) -> dict[str, Any]:
 def _definition(model: type[BaseModel]) -> dict[str, Any]:
     """A model's schema with its `$defs`, the args of every plugin among them."""
     models = [(each, "validation") for each in (model, *_args_models())]
-    _, combined = models_json_schema(models, by_alias=True, schema_generator=_Generator)  # type: ignore[arg-type]
+    _, combined = models_json_schema(models, by_alias=True, schema_generator=_SettingsGenerator)  # type: ignore[arg-type]
     definitions: dict[str, Any] = combined["$defs"]
     content = definitions.pop(model.__name__)
     used = _reachable(content, definitions)

@@ -45,7 +45,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Panel:
+class CurvePanel:
     """A plugin's curves."""
 
     title: str
@@ -57,13 +57,13 @@ def _curve(label: str, scores: Iterable[float]) -> Curve:
     return Curve(label, [float(score) for score in scores])
 
 
-def target_load_packing() -> Panel:
+def target_load_packing() -> CurvePanel:
     """Up to the target it packs, beyond it spreads."""
     curves = [_curve(f"target {target} %", packing_score(UTILIZATION, float(target))) for target in (40, 60, 80)]
-    return Panel("TargetLoadPacking", "predicted CPU, % of the node", tuple(curves))
+    return CurvePanel("TargetLoadPacking", "predicted CPU, % of the node", tuple(curves))
 
 
-def load_variation_risk_balancing() -> Panel:
+def load_variation_risk_balancing() -> CurvePanel:
     """The lower and the steadier, the better."""
     args, capacity = LoadVariationRiskBalancingArgs(), np.full(len(UTILIZATION), 1000.0)
     curves = []
@@ -71,10 +71,10 @@ def load_variation_risk_balancing() -> Panel:
         stats = resource_stats(UTILIZATION, np.full(len(UTILIZATION), float(deviation)), capacity, 0.0)
         score = balance_score(stats, args.safe_variance_margin, args.safe_variance_sensitivity)
         curves.append(_curve(f"deviation {deviation} %", round_half_away(score)))
-    return Panel("LoadVariationRiskBalancing", "mean load + request, % of the node", tuple(curves))
+    return CurvePanel("LoadVariationRiskBalancing", "mean load + request, % of the node", tuple(curves))
 
 
-def low_risk_over_commitment() -> Panel:
+def low_risk_over_commitment() -> CurvePanel:
     """A load above what is requested costs points, and so do limits that do not fit."""
     args, unit = LowRiskOverCommitmentArgs(), np.ones(len(UTILIZATION))
     curves = []
@@ -86,20 +86,20 @@ def low_risk_over_commitment() -> Panel:
             risk = total_risk(args.risk_limit_weights["cpu"], limit_risk(request, limit, unit), load)
             label = f"limits {limits} %, ± {deviation} %"
             curves.append(_curve(label, round_half_away((1.0 - risk) * 100.0)))
-    return Panel("LowRiskOverCommitment, requests 50 %", "mean load, % of the node", tuple(curves))
+    return CurvePanel("LowRiskOverCommitment, requests 50 %", "mean load, % of the node", tuple(curves))
 
 
-def peaks() -> Panel:
+def peaks() -> CurvePanel:
     """The less the node's power grows, the better; the shape of its power model decides."""
     before = UTILIZATION[UTILIZATION <= 90.0]
     curves = []
     for label, k1, k2 in (("k1 = 10, k2 = 0.03", 10.0, 0.03), ("k1 = -90, k2 = -0.07", -90.0, -0.07)):
         columns: tuple[FloatArray, FloatArray] = np.full(len(before), k1), np.full(len(before), k2)
         curves.append(_curve(label, normalize_scores(go_int64(power_jump(*columns, before, before + 10.0, np.exp)))))
-    return Panel("Peaks, a pod of 10 %, among such nodes", "CPU before the pod, % of the node", tuple(curves))
+    return CurvePanel("Peaks, a pod of 10 %, among such nodes", "CPU before the pod, % of the node", tuple(curves))
 
 
-def draw(panels: Sequence[Panel]) -> str:
+def draw(panels: Sequence[CurvePanel]) -> str:
     """Return the picture: two panels a row."""
     rows = (len(panels) + 1) // 2
     width = 2 * (LEFT + WIDTH) + 28
@@ -122,7 +122,7 @@ def draw(panels: Sequence[Panel]) -> str:
     )
 
 
-def _panel(panel: Panel, x: int, y: int) -> list[str]:
+def _panel(panel: CurvePanel, x: int, y: int) -> list[str]:
     parts = [f'<text x="{x}" y="{y - 34}" font-weight="600">{escape(panel.title)}</text>']
     for tick in range(0, 101, 20):
         across, up = x + tick * WIDTH / 100, y + HEIGHT - tick * HEIGHT / 100

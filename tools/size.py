@@ -148,7 +148,7 @@ def trace(target: Path, test: str) -> int:
         if event == "call" and frame.f_code.co_name != "<module>":
             seen.add(frame.f_code.co_filename)
 
-    class Tracing:
+    class CallTracing:
         @pytest.hookimpl(wrapper=True)
         def pytest_runtest_call(self) -> Iterator[None]:
             threading.setprofile(look)
@@ -159,7 +159,7 @@ def trace(target: Path, test: str) -> int:
                 sys.setprofile(None)
                 threading.setprofile(None)
 
-    code = pytest.main(["-q", "-p", "no:cacheprovider", test], plugins=[Tracing()])
+    code = pytest.main(["-q", "-p", "no:cacheprovider", test], plugins=[CallTracing()])
     production = {str(ROOT / path): path for path in tracked("*.py", ":!tests")}
     target.write_text("\n".join(sorted(production[path] for path in seen & production.keys())), encoding="utf-8")
     return int(code)

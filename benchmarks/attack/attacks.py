@@ -26,7 +26,7 @@ from benchmarks.attack.objects import (
     pod,
     tenant_object,
 )
-from benchmarks.harness.scenario import Json, Profile
+from benchmarks.harness.scenario import ContestantProfile, Json
 
 Objects = Callable[[int], Iterable[Json]]
 """Makes objects for a cluster with this number of nodes."""
@@ -57,7 +57,7 @@ class Attack:
     pod: Callable[[int], Json] | None = None
     at_once: int = 0
     every: float = 0.0
-    profile: Profile = field(default_factory=Profile)
+    profile: ContestantProfile = field(default_factory=ContestantProfile)
     definitions: tuple[str, ...] = ()
 
 
@@ -299,7 +299,7 @@ def _member(number: int) -> Json:
     return pod(f"attack-{number}", labels={"scheduling.x-k8s.io/pod-group": "gang"}, cpu="7")
 
 
-_COSCHEDULING = Profile(
+_COSCHEDULING = ContestantProfile(
     peer="scheduler-plugins",
     plugins={
         "queueSort": {"disabled": [{"name": "*"}], "enabled": [{"name": "Coscheduling"}]},

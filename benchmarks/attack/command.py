@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.attack.attacks import ATTACKS, Attack
 from benchmarks.attack.figures import Turn, complaints, table
-from benchmarks.attack.trial import Size, Trial
+from benchmarks.attack.trial import AttackTrial, Size
 from benchmarks.harness import control_plane
 from benchmarks.harness.contestants import OURS, PEER, ROOT, add_checkouts, checkouts
 from benchmarks.harness.figures import order_of, report
@@ -83,7 +83,7 @@ def _turns(options: argparse.Namespace, chosen: Mapping[str, Attack], roots: dic
     for number in range(1, options.rounds + 1):
         for name, attack in chosen.items():
             with control_plane.running(paths) as cluster:
-                trial = Trial(name, attack, size, cluster, number)
+                trial = AttackTrial(name, attack, size, cluster, number)
                 asyncio.run(trial.build())
                 for contestant in order_of(contestants, number):
                     yield asyncio.run(trial.turn(contestant, contestants[contestant]))

@@ -19,7 +19,7 @@ _AFTERMATH_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Victim:
+class AttackedPod:
     """When a victim was created and when it got a node, in seconds of one clock; None: never."""
 
     created: float
@@ -43,7 +43,7 @@ class Waits:
     most: float
 
     @classmethod
-    def of(cls, victims: Sequence[Victim], end: float) -> Waits:
+    def of(cls, victims: Sequence[AttackedPod], end: float) -> Waits:
         """Sum up victims that were watched until `end`."""
         if not victims:
             return cls(0, 0, math.nan, math.nan, math.nan)
@@ -92,7 +92,7 @@ class Turn:
     mib: float
 
 
-def well_after(victims: Iterable[Victim], gone: float) -> float | None:
+def well_after(victims: Iterable[AttackedPod], gone: float) -> float | None:
     """Return how long after `gone` the last binding came that was late because of the attack.
 
     It is late when the victim was created by then, or shortly after, and waited longer than it always may. None where

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.attack.attacks import Attack
-from benchmarks.attack.figures import Turn, Victim, Waits, well_after
+from benchmarks.attack.figures import AttackedPod, Turn, Waits, well_after
 from benchmarks.attack.objects import TENANT, VICTIM_LABELS, cluster_object, tenant_object
 from benchmarks.harness import contestants
 from benchmarks.harness.contestants import FIRST_SECONDS, Contestant, peak_memory
@@ -52,7 +52,7 @@ class Size:
     patience: float
 
 
-class Trial:
+class AttackTrial:
     """One attack on a cluster of its own, for one contestant after the other."""
 
     def __init__(self, name: str, attack: Attack, size: Size, cluster: ControlPlane, number: int) -> None:
@@ -264,9 +264,9 @@ class _Victims:
         """Wait until all have a node, but no longer than this."""
         await self.seen.wait_for(lambda: self.seen.created.keys() <= self.seen.bound.keys(), seconds)
 
-    def fates(self) -> list[Victim]:
+    def fates(self) -> list[AttackedPod]:
         seen = self.seen
-        return [Victim(seen.created[name], seen.bound.get(name)) for name in self._names if name in seen.created]
+        return [AttackedPod(seen.created[name], seen.bound.get(name)) for name in self._names if name in seen.created]
 
 
 async def _create(client: KubeClient, item: Json) -> None:

@@ -20,7 +20,7 @@ import psutil
 
 from benchmarks.harness.control_plane import ControlPlane, require_alive
 from benchmarks.harness.podwatch import PodWatch
-from benchmarks.harness.scenario import SCHEDULER_NAME, Json, Profile
+from benchmarks.harness.scenario import SCHEDULER_NAME, ContestantProfile, Json
 from devcluster import ports, processes
 from devcluster.ports import LOOPBACK
 from devcluster.probes import https_ok, unchecked_tls
@@ -141,7 +141,9 @@ def _session(fresh: bool = False) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=unchecked_tls(), force_close=fresh))
 
 
-def configuration(profile: Profile, kubeconfig: Path, watcher: str = "", scheduler_name: str = SCHEDULER_NAME) -> Json:
+def configuration(
+    profile: ContestantProfile, kubeconfig: Path, watcher: str = "", scheduler_name: str = SCHEDULER_NAME
+) -> Json:
     """The configuration of all contestants; `watcher` is the URL of the fake load-watcher."""
     settings: Json = {"schedulerName": scheduler_name}
     if profile.plugins:
@@ -161,7 +163,7 @@ def configuration(profile: Profile, kubeconfig: Path, watcher: str = "", schedul
 @contextlib.contextmanager
 def running(
     role: str,
-    profile: Profile,
+    profile: ContestantProfile,
     cluster: ControlPlane,
     *,
     watcher: str = "",

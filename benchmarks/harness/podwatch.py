@@ -20,13 +20,13 @@ _PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
 
 
-class _Meta(msgspec.Struct, frozen=True, gc=False):
+class _WatchedMeta(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     resourceVersion: str = ""
     labels: dict[str, str] = {}
 
 
-class _Spec(msgspec.Struct, frozen=True, gc=False):
+class _WatchedSpec(msgspec.Struct, frozen=True, gc=False):
     nodeName: str = ""
 
 
@@ -34,20 +34,20 @@ class _Regarding(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
 
 
-class _Object(msgspec.Struct, frozen=True, gc=False):
-    metadata: _Meta = _Meta()
-    spec: _Spec = _Spec()
+class _WatchedObject(msgspec.Struct, frozen=True, gc=False):
+    metadata: _WatchedMeta = _WatchedMeta()
+    spec: _WatchedSpec = _WatchedSpec()
     reason: str = ""
     regarding: _Regarding = _Regarding()
 
 
-class _Event(msgspec.Struct, frozen=True, gc=False):
+class _WatchedEvent(msgspec.Struct, frozen=True, gc=False):
     type: str
-    object: _Object
+    object: _WatchedObject
 
 
-_decoder = msgspec.json.Decoder(_Event)
-_only_meta = msgspec.json.Decoder(_Object)
+_decoder = msgspec.json.Decoder(_WatchedEvent)
+_only_meta = msgspec.json.Decoder(_WatchedObject)
 
 
 class PodWatch:
@@ -109,14 +109,18 @@ class PodWatch:
         if not await self.wait_for(lambda: not self.present, seconds):
             raise RuntimeError(f"{len(self.present)} pods are still there {seconds:.0f} s after their deletion")
 
-    async def _watch(self, path: str, selectors: dict[str, str | int], take: Callable[[_Event, float], None]) -> None:
+    async def _watch(
+        self, path: str, selectors: dict[str, str | int], take: Callable[[_WatchedEvent, float], None]
+    ) -> None:
         head = _only_meta.decode(await self._client.get(path, {"limit": 1}))
         version = head.metadata.resourceVersion
         while True:
             # A fresh API server gives a watch a queue of ten events and ends it when that is full: go on from there.
             version = await self._follow(path, {**selectors, "resourceVersion": version}, take) or version
 
-    async def _follow(self, path: str, params: dict[str, str | int], take: Callable[[_Event, float], None]) -> str:
+    async def _follow(
+        self, path: str, params: dict[str, str | int], take: Callable[[_WatchedEvent, float], None]
+    ) -> str:
         """Watch until the server ends it; returns the last version seen, "" for none."""
         version, rest = "", b""
         options: dict[str, str | int] = {**params, "watch": "true", "timeoutSeconds": _HOURS}
@@ -134,7 +138,7 @@ class PodWatch:
                     self._changed.set()
         return version
 
-    def _pod(self, event: _Event, now: float) -> None:
+    def _pod(self, event: _WatchedEvent, now: float) -> None:
         name = event.object.metadata.name
         if event.type == "DELETED":
             self.present.discard(name)
@@ -149,7 +153,7 @@ class PodWatch:
             self.node[name] = node
             self.on_bound(name)
 
-    def _event(self, event: _Event, now: float) -> None:
+    def _event(self, event: _WatchedEvent, now: float) -> None:
         if event.type != "ADDED":
             return
         if self.first_event_at is None:

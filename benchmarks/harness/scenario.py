@@ -94,7 +94,7 @@ class Arrivals(_Model):
 Operation = Annotated[CreateNodes | CreateObjects | CreatePods | Churn | Arrivals, Field(discriminator="opcode")]
 
 
-class Bound(_Model):
+class RatioBound(_Model):
     """The least and the most that a ratio (ours divided by the peer's) may be."""
 
     least: float | None = None
@@ -107,7 +107,7 @@ class Workload(_Model):
     name: str
     labels: tuple[str, ...] = ()
     params: dict[str, int]
-    thresholds: dict[Metric, Bound] = {}
+    thresholds: dict[Metric, RatioBound] = {}
     limits: dict[Literal["event_age_max", "livez_p99"], float] = {}
     """The most that a figure of ours may be in any round, whatever the peer's."""
     one_cluster: bool = Field(False, alias="oneCluster")
@@ -116,7 +116,7 @@ class Workload(_Model):
     """How long a contestant may take for the backlog; what is not bound by then counts as not bound."""
 
 
-class Profile(_Model):
+class ContestantProfile(_Model):
     """How the contestants are configured, and which Go scheduler the peer is."""
 
     peer: Literal["kube-scheduler", "scheduler-plugins"] = "kube-scheduler"
@@ -126,7 +126,7 @@ class Profile(_Model):
     """More top-level fields of the configuration."""
 
 
-class Scenario(Profile):
+class Scenario(ContestantProfile):
     """One kind of cluster and of pods."""
 
     name: str

@@ -16,7 +16,7 @@ from benchmarks.harness import control_plane, filled
 from benchmarks.harness.contestants import OURS, add_checkouts, checkouts
 from benchmarks.harness.scenario import Scenario, ScenarioError, Workload, choose, load
 from benchmarks.race import report
-from benchmarks.race.report import Round, excesses, shortfalls
+from benchmarks.race.report import RaceRound, excesses, shortfalls
 from benchmarks.race.rounds import race, race_checkouts
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
@@ -139,7 +139,7 @@ def _race_one(
     cluster = filled.SavedCluster.of(options.cluster, scenario, workload, paths)
     key = _key(scenario, workload, about)
     numbers = range(1, options.rounds + 1)
-    rounds: list[Round] = []
+    rounds: list[RaceRound] = []
     # Rounds that share a cluster are all run again: a finished one is of another cluster.
     for batch in [numbers] if workload.one_cluster else [[number] for number in numbers]:
         file = done_before / f"{stem}-{batch[0]}.json"
@@ -162,9 +162,9 @@ def _key(scenario: Scenario, workload: Workload, about: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _read_round(file: Path, key: str) -> Round | None:
+def _read_round(file: Path, key: str) -> RaceRound | None:
     try:
-        done = Round.model_validate_json(file.read_text())
+        done = RaceRound.model_validate_json(file.read_text())
     except (OSError, ValidationError):
         return None
     return done if done.key == key else None

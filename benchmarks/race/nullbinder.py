@@ -38,52 +38,52 @@ engine would count as the null binder's start; a test compares them."""
 _YIELD_SECONDS = 0.05
 
 
-class _Meta(msgspec.Struct, frozen=True, gc=False):
+class _PodMeta(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     namespace: str = ""
     uid: str = ""
     resourceVersion: str = ""
 
 
-class _Spec(msgspec.Struct, frozen=True, gc=False):
+class _PodSpec(msgspec.Struct, frozen=True, gc=False):
     nodeName: str = ""
     schedulerName: str = ""
 
 
-class _Object(msgspec.Struct, frozen=True, gc=False):
-    metadata: _Meta
-    spec: _Spec = _Spec()
+class _BoundObject(msgspec.Struct, frozen=True, gc=False):
+    metadata: _PodMeta
+    spec: _PodSpec = _PodSpec()
 
 
-class _ListMeta(msgspec.Struct):
+class _PodListMeta(msgspec.Struct):
     resourceVersion: str = ""
     continue_: str = msgspec.field(default="", name="continue")
 
 
-class _List(msgspec.Struct):
-    metadata: _ListMeta
-    items: list[_Object] = []
+class _PodList(msgspec.Struct):
+    metadata: _PodListMeta
+    items: list[_BoundObject] = []
 
 
-class _Event(msgspec.Struct):
+class _PodEvent(msgspec.Struct):
     type: str
-    object: _Object
+    object: _BoundObject
 
 
 class _Note(NamedTuple):
     """An Event to be written."""
 
-    regarding: _Meta
+    regarding: _PodMeta
     kind: str
     reason: str
     action: str
     text: str
-    related: _Meta | None = None
+    related: _PodMeta | None = None
     since: float = 0.0
 
 
-_list_decoder = msgspec.json.Decoder(_List)
-_event_decoder = msgspec.json.Decoder(_Event)
+_list_decoder = msgspec.json.Decoder(_PodList)
+_event_decoder = msgspec.json.Decoder(_PodEvent)
 
 
 class NullBinder:
@@ -99,9 +99,9 @@ class NullBinder:
         self._client = KubeClient(config, qps=0, user_agent="null-binder")
         self._event_client = KubeClient(config, qps=0, user_agent="null-binder-events", beside=self._client)
         self._victims, self._bare = victims, bare
-        self._on_node: defaultdict[str, deque[_Meta]] = defaultdict(deque)
+        self._on_node: defaultdict[str, deque[_PodMeta]] = defaultdict(deque)
         self._nodes: itertools.cycle[str] = itertools.cycle(())
-        self._pods: asyncio.Queue[_Meta] = asyncio.Queue()
+        self._pods: asyncio.Queue[_PodMeta] = asyncio.Queue()
         self._events: deque[_Note] = deque()
         self._written = asyncio.Event()
         self._binding = self._bound = 0
@@ -130,8 +130,8 @@ class NullBinder:
         await self._event_client.close()
         await self._client.close()
 
-    async def _list(self, path: str, selectors: dict[str, str] | None = None) -> tuple[list[_Object], str]:
-        items: list[_Object] = []
+    async def _list(self, path: str, selectors: dict[str, str] | None = None) -> tuple[list[_BoundObject], str]:
+        items: list[_BoundObject] = []
         reader = PageReader(self._client, path, selectors)
         token = ""
         while True:
@@ -154,7 +154,7 @@ class NullBinder:
                         if event.type == "ADDED":
                             self._take(event.object)
 
-    def _take(self, pod: _Object) -> None:
+    def _take(self, pod: _BoundObject) -> None:
         if pod.spec.schedulerName == SCHEDULER_NAME and not pod.spec.nodeName:
             self._pods.put_nowait(pod.metadata)
 
@@ -178,7 +178,7 @@ class NullBinder:
                 )
             )
 
-    async def _place(self, pod: _Meta, node: str) -> None:
+    async def _place(self, pod: _PodMeta, node: str) -> None:
         if self._victims:
             await self._make_room(pod, node)
         body = {
@@ -189,7 +189,7 @@ class NullBinder:
         }
         await self._client.post(f"{_path(pod)}/binding", body)
 
-    async def _make_room(self, pod: _Meta, node: str) -> None:
+    async def _make_room(self, pod: _PodMeta, node: str) -> None:
         """Evict the first pods of a node, as a scheduler does: the last one when the others have been."""
         others = self._on_node[node]
         victims = [others.popleft() for _ in range(min(self._victims, len(others)))]
@@ -203,7 +203,7 @@ class NullBinder:
         for victim in victims[-1:]:
             await self._evict(victim, pod, node)
 
-    async def _evict(self, victim: _Meta, preemptor: _Meta, node: str) -> None:
+    async def _evict(self, victim: _PodMeta, preemptor: _PodMeta, node: str) -> None:
         if not self._bare:
             message = f"{SCHEDULER_NAME}: preempting to accommodate a higher priority pod"
             condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
@@ -212,7 +212,7 @@ class NullBinder:
             self._note(_Note(victim, "Normal", "Preempted", "Preempting", text, preemptor))
         await self._client.delete(_path(victim), {"preconditions": {"uid": victim.uid}})
 
-    async def _patch_status(self, pod: _Meta, status: dict[str, Any]) -> None:
+    async def _patch_status(self, pod: _PodMeta, status: dict[str, Any]) -> None:
         patch = {"metadata": {"uid": pod.uid}, "status": status}
         await self._client.patch(f"{_path(pod)}/status", patch, content_type=STRATEGIC_MERGE_PATCH)
 
@@ -261,7 +261,7 @@ class NullBinder:
                 print(error, file=sys.stderr)
 
 
-def _path(pod: _Meta) -> str:
+def _path(pod: _PodMeta) -> str:
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
 
@@ -269,7 +269,7 @@ def _now(condition: dict[str, Any]) -> dict[str, Any]:
     return {**condition, "lastTransitionTime": format_time(datetime.now(UTC))}
 
 
-def _reference(pod: _Meta) -> dict[str, str]:
+def _reference(pod: _PodMeta) -> dict[str, str]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",

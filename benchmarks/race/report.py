@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from benchmarks.harness.contestants import NULL, OURS, PEER, ROOT
 from benchmarks.harness.figures import summary, text_of
-from benchmarks.harness.scenario import Bound, Metric, Scenario, Workload
+from benchmarks.harness.scenario import Metric, RatioBound, Scenario, Workload
 
 _COLOURS = {OURS: "#1a7f5a", PEER: "#b3541e", NULL: "#8a8a8a"}
 _LIBRARIES = ("numpy", "aiohttp", "msgspec", "uvloop", "structlog")
@@ -52,7 +52,9 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def document(scenario: Scenario, workload: Workload, rounds: Sequence[Round], about: dict[str, Any]) -> dict[str, Any]:
+def document(
+    scenario: Scenario, workload: Workload, rounds: Sequence[RaceRound], about: dict[str, Any]
+) -> dict[str, Any]:
     """The result of one workload, ready for JSON."""
     return {
         "scenario": scenario.name,
@@ -108,7 +110,7 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def plot(scenario: Scenario, workload: Workload, rounds: Sequence[Round]) -> str:
+def plot(scenario: Scenario, workload: Workload, rounds: Sequence[RaceRound]) -> str:
     """An SVG: pods bound over the seconds since each process started, one line per contestant and round."""
     width, height, left, bottom, top = 720, 400, 70, 50, 50
     curves = [
@@ -199,7 +201,7 @@ class ContestantRun(BaseModel):
     """Seconds since the start of the process, pods bound by then."""
 
 
-class Round(BaseModel):
+class RaceRound(BaseModel):
     """All contestants on one set of servers."""
 
     model_config = ConfigDict(extra="forbid")
@@ -236,7 +238,9 @@ def spread(loads: Iterable[float]) -> tuple[float, float]:
     return statistics.pstdev(values), max(values)
 
 
-def ratios(rounds: Sequence[Round], other: str = PEER, names: Iterable[str] = RATIOS) -> dict[str, dict[str, float]]:
+def ratios(
+    rounds: Sequence[RaceRound], other: str = PEER, names: Iterable[str] = RATIOS
+) -> dict[str, dict[str, float]]:
     """Ours divided by another's, per round, as median, minimum and maximum; what one of the two lacks is left out."""
     summaries: dict[str, dict[str, float]] = {}
     for name in names:
@@ -253,12 +257,12 @@ def ratios(rounds: Sequence[Round], other: str = PEER, names: Iterable[str] = RA
     return summaries
 
 
-def share_of_null_binder(rounds: Sequence[Round]) -> dict[str, dict[str, float]]:
+def share_of_null_binder(rounds: Sequence[RaceRound]) -> dict[str, dict[str, float]]:
     """Our rates divided by the null binder's."""
     return ratios(rounds, NULL, ("drain_rate", "sustained_rate"))
 
 
-def figures(rounds: Sequence[Round]) -> dict[str, dict[str, dict[str, float]]]:
+def figures(rounds: Sequence[RaceRound]) -> dict[str, dict[str, dict[str, float]]]:
     """Each contestant's figures as median, minimum and maximum over the rounds."""
     summaries: dict[str, dict[str, dict[str, float]]] = {}
     for role in (OURS, PEER, NULL):
@@ -280,7 +284,7 @@ def excesses(summaries: Mapping[str, Mapping[str, Mapping[str, float]]], limits:
     ]
 
 
-def shortfalls(summaries: Mapping[str, Mapping[str, float]], thresholds: Mapping[Metric, Bound]) -> list[str]:
+def shortfalls(summaries: Mapping[str, Mapping[str, float]], thresholds: Mapping[Metric, RatioBound]) -> list[str]:
     """The thresholds that the medians miss, one line each."""
     lines = []
     for name, bound in thresholds.items():

@@ -26,7 +26,7 @@ from benchmarks.harness.contestants import (
 from benchmarks.harness.figures import log, order_of, percentile
 from benchmarks.harness.filled import FilledCluster, SavedCluster, filled
 from benchmarks.harness.scenario import Arrivals, Churn, CreatePods, Json, Scenario, Workload
-from benchmarks.race.report import ContestantRun, Round, curve, drain_rate, spread
+from benchmarks.race.report import ContestantRun, RaceRound, curve, drain_rate, spread
 from scheduler.kube.primitives import quantity_milli_value
 
 _BATCH_ATTEMPTS = re.compile(r'^scheduler_batch_attempts_total\{.*result="(\w+)".*\} (\S+)$', re.MULTILINE)
@@ -45,7 +45,7 @@ def race(
     paths: dict[str, Path],
     key: str,
     saved: SavedCluster,
-) -> list[Round]:
+) -> list[RaceRound]:
     """Run the rounds with these numbers of a workload with all contestants, all on one new cluster or the one that was
     saved; `key` identifies its settings for --resume.
 
@@ -56,7 +56,7 @@ def race(
     roots = dict.fromkeys((NULL, PEER, OURS), ROOT)
     results = asyncio.run(_run(scenario, workload, numbers, paths, roots, saved))
     return [
-        Round(
+        RaceRound(
             number=number,
             key=key,
             load_before=round(load_before, 2),

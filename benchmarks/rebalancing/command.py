@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.harness.figures import markdown, report
-from benchmarks.rebalancing.movers import IMAGE, PAIRS, Moving, Pair, Placing, Site
+from benchmarks.rebalancing.movers import IMAGE, PAIRS, Moving, Pair, Placing, RunSite
 from benchmarks.rebalancing.placement import InitialPlacement, place_pods
 from benchmarks.rebalancing.run import Pace, RunResult, run
 from devcluster.cluster import LocalCluster
@@ -82,7 +82,7 @@ def compare(pairs: Sequence[Pair], placement: InitialPlacement, pace: Pace) -> I
         )
         with LocalCluster(spec) as cluster:
             for pair in pairs:
-                yield asyncio.run(run(pair, placement, Site(cluster, paths.get("kube-scheduler")), pace))
+                yield asyncio.run(run(pair, placement, RunSite(cluster, paths.get("kube-scheduler")), pace))
 
 
 def _line(result: RunResult) -> str:

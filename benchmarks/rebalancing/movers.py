@@ -75,7 +75,7 @@ PAIRS = {
 
 
 @dataclass(frozen=True)
-class Site:
+class RunSite:
     """Where a run takes place.
 
     Attributes:
@@ -100,7 +100,7 @@ class Site:
         return self.cluster.layout.config(f"rebalancing-{name}")
 
 
-def configuration(placing: Placing, site: Site) -> str:
+def configuration(placing: Placing, site: RunSite) -> str:
     """The scheduler's configuration: what a stack with a load source has by default, or kube-scheduler's own."""
     profile: Json = {"schedulerName": PROFILE}
     if placing is not Placing.KUBE:
@@ -122,7 +122,7 @@ def configuration(placing: Placing, site: Site) -> str:
     )
 
 
-def scheduler(placing: Placing, site: Site, port: int) -> ServiceProcess:
+def scheduler(placing: Placing, site: RunSite, port: int) -> ServiceProcess:
     """The scheduler's process; its configuration is written."""
     config = site.file("config.json")
     config.write_text(configuration(placing, site))
@@ -176,7 +176,7 @@ def stand_in(node: str, text: str) -> list[Json]:
     ]
 
 
-def rebalancer(site: Site) -> ServiceProcess:
+def rebalancer(site: RunSite) -> ServiceProcess:
     """Our rebalancer's process, in mode Automatic, with its defaults at the faster pace."""
     settings = site.file("settings.yaml")
     settings.write_text(

@@ -45,7 +45,7 @@ class Guard(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Workload:
+class PlacedWorkload:
     """A Deployment.
 
     Attributes:
@@ -68,7 +68,7 @@ class InitialPlacement:
     """
 
     nodes: Sequence[SimulatedNode]
-    workloads: Sequence[Workload]
+    workloads: Sequence[PlacedWorkload]
     node_names: Mapping[str, Sequence[str]]
 
     @property
@@ -99,7 +99,7 @@ def place_pods(nodes: Sequence[SimulatedNode], pods: int, seed: int) -> InitialP
     return InitialPlacement(nodes, workloads, node_names)
 
 
-def _workloads(pods: int, chance: random.Random) -> Iterator[Workload]:
+def _workloads(pods: int, chance: random.Random) -> Iterator[PlacedWorkload]:
     guards = {3: Guard.BUDGET, 5: Guard.SINGLE, 7: Guard.ANNOTATION}
     number, left = 0, pods
     while left > 0:
@@ -108,7 +108,7 @@ def _workloads(pods: int, chance: random.Random) -> Iterator[Workload]:
         # One of each kind of guard is busy: a busy pod that has to stay is what is in the way on real clusters.
         busy = guard is not Guard.NONE or chance.random() < _BUSY_SHARE
         cpu = round(chance.uniform(*(_BUSY if busy else _QUIET)), 2)
-        yield Workload(f"web-{number:02d}", replicas, cpu, guard)
+        yield PlacedWorkload(f"web-{number:02d}", replicas, cpu, guard)
         number, left = number + 1, left - replicas
 
 
@@ -121,7 +121,7 @@ class _Placer:
         names = list(self._cores)
         self._hot = set(chance.sample(names, max(1, round(_HOT_SHARE * len(names)))))
 
-    def place(self, workload: Workload) -> str:
+    def place(self, workload: PlacedWorkload) -> str:
         """Choose a node by its free requests; the busy gather on some."""
         weights = {}
         for name, cores in self._cores.items():
@@ -138,7 +138,7 @@ class _Placer:
         return name
 
 
-def manifests(workload: Workload) -> Iterator[dict[str, Any]]:
+def manifests(workload: PlacedWorkload) -> Iterator[dict[str, Any]]:
     """Yield the objects of a workload."""
     labels = {LABEL: workload.name}
     annotations = {CPU_ANNOTATION: f"{round(workload.cpu * 1000)}m", MEMORY_ANNOTATION: _USED_MEMORY}

@@ -24,7 +24,7 @@ from benchmarks.harness.control_plane import require_alive
 from benchmarks.harness.objects import apply, at_once
 from benchmarks.harness.scenario import Json
 from benchmarks.rebalancing import movers
-from benchmarks.rebalancing.movers import DESCHEDULER, HIGH, OWN_NAMESPACE, Moving, Pair, Site
+from benchmarks.rebalancing.movers import DESCHEDULER, HIGH, OWN_NAMESPACE, Moving, Pair, RunSite
 from benchmarks.rebalancing.placement import (
     BASE_CPU,
     BASE_MEMORY,
@@ -66,7 +66,7 @@ class RunResult:
     contestant: str
     before: LoadSpread
     after: LoadSpread
-    evictions: list[Eviction] = field(default_factory=list)
+    evictions: list[ObservedEviction] = field(default_factory=list)
     came_back: int = 0
     answers: dict[int, int] = field(default_factory=dict)
     guarded: int = 0
@@ -88,7 +88,7 @@ class Pace:
     quiet: int
 
 
-async def run(pair: Pair, placement: InitialPlacement, site: Site, pace: Pace) -> RunResult:
+async def run(pair: Pair, placement: InitialPlacement, site: RunSite, pace: Pace) -> RunResult:
     """Run a pair on a cluster without workloads, and leave it so.
 
     Raises:
@@ -104,7 +104,7 @@ async def run(pair: Pair, placement: InitialPlacement, site: Site, pace: Pace) -
 
 
 class _Run:
-    def __init__(self, pair: Pair, placement: InitialPlacement, site: Site, client: KubeClient, pace: Pace) -> None:
+    def __init__(self, pair: Pair, placement: InitialPlacement, site: RunSite, client: KubeClient, pace: Pace) -> None:
         self._pair, self._placement, self._site, self._client = pair, placement, site, client
         self._pace = pace
         staying = {workload.name for workload in placement.workloads if workload.guard is not Guard.NONE}
@@ -336,7 +336,7 @@ class EvictionAudit:
 
 
 @dataclass(frozen=True)
-class Eviction:
+class ObservedEviction:
     """A pod that went.
 
     Attributes:
@@ -381,7 +381,7 @@ class EvictionObserver:
         self._first: frozenset[str] | None = None
         self._node_of: dict[str, str] = {}
         self._made: defaultdict[str, list[str]] = defaultdict(list)
-        self.evictions: list[Eviction] = []
+        self.evictions: list[ObservedEviction] = []
         self.balanced_since: tuple[float, int] | None = None
         """Since when no pod may leave an overloaded node any more and all have a node, and after how many evictions."""
 
@@ -483,7 +483,7 @@ class EvictionObserver:
         self._leaving.add(uid)
         if self._first is not None:
             workload, node = self._workload_of[uid], self._node_of.get(uid, "")
-            self.evictions.append(Eviction(name, workload, node, time.monotonic(), uid not in self._first))
+            self.evictions.append(ObservedEviction(name, workload, node, time.monotonic(), uid not in self._first))
 
     def _has_more_to_do(self) -> bool:
         """Whether a pod may leave an overloaded node."""

@@ -17,7 +17,7 @@ from benchmarks.harness.contestants import OURS, PEER, Contestant
 from benchmarks.harness.control_plane import ControlPlane
 from benchmarks.harness.manifests import node, node_name, pod
 from benchmarks.harness.objects import at_once
-from benchmarks.harness.scenario import Json, Profile
+from benchmarks.harness.scenario import ContestantProfile, Json
 from benchmarks.sharing.kubelets import KubeletOutcome, Kubelets
 from devcluster.node_agent.admission import amounts
 from scheduler.kube.client import Conflict, KubeError
@@ -54,7 +54,7 @@ class Way(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Cell:
+class SharingCell:
     """What is run.
 
     Attributes:
@@ -87,7 +87,7 @@ class CellResult:
         seconds: that the arrivals took; longer than planned where the machine was too slow for the rate.
     """
 
-    cell: Cell
+    cell: SharingCell
     outcomes: dict[str, KubeletOutcome] = field(default_factory=dict)
     given_up: int = 0
     waiting: int = 0
@@ -95,17 +95,17 @@ class CellResult:
     seconds: float = 0.0
 
 
-def run(cell: Cell, cluster: ControlPlane) -> CellResult:
+def run(cell: SharingCell, cluster: ControlPlane) -> CellResult:
     """Run a cell on servers that have no nodes and pods, and leave them so.
 
     Raises:
         RuntimeError: a scheduler or a server has ended.
     """
-    return asyncio.run(_Run(cell, cluster).run())
+    return asyncio.run(_CellRun(cell, cluster).run())
 
 
-class _Run:
-    def __init__(self, cell: Cell, cluster: ControlPlane) -> None:
+class _CellRun:
+    def __init__(self, cell: SharingCell, cluster: ControlPlane) -> None:
         self._cell, self._cluster = cell, cluster
         names = [node_name(number) for number in range(cell.nodes)]
         half = cell.nodes // 2
@@ -205,16 +205,16 @@ class _Run:
         with contextlib.ExitStack() as stack:
             yield {
                 role: stack.enter_context(contestants.running(role, profile, self._cluster, scheduler_name=NAMES[role]))
-                for role, profile in ((OURS, self._profile()), (PEER, Profile()))
+                for role, profile in ((OURS, self._profile()), (PEER, ContestantProfile()))
             }
 
-    def _profile(self) -> Profile:
+    def _profile(self) -> ContestantProfile:
         """How ours is configured."""
         way = self._cell.way
         percent = {Way.RECHECK: 80, Way.RECHECK_ALWAYS: 0, Way.CARE_AND_RECHECK: 80}.get(way)
         options = [{"name": "SecondarySchedulerOptions", "args": {"recheckNodesAbovePercent": percent}}]
         cares = way in (Way.CARE, Way.CARE_AND_RECHECK)
-        return Profile(
+        return ContestantProfile(
             plugins={"filter": {"enabled": [{"name": "SharedNodes"}]}} if cares else {},
             pluginConfig=[] if percent is None else options,
         )

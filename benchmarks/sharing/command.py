@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.harness import control_plane
 from benchmarks.harness.contestants import OURS, PEER
 from benchmarks.harness.figures import markdown, report
-from benchmarks.sharing.cell import Cell, CellResult, Way, run
+from benchmarks.sharing.cell import CellResult, SharingCell, Way, run
 
 _MAX_PODS = 1000
 
@@ -52,14 +52,14 @@ def _results(options: argparse.Namespace) -> Iterator[CellResult]:
             cluster.require_alive()
 
 
-def _cells(options: argparse.Namespace) -> Iterator[Cell]:
+def _cells(options: argparse.Namespace) -> Iterator[SharingCell]:
     ways = [Way(way) for way in options.way or list(Way)]
     for number in range(options.rounds):
         for rate in options.rate or (10, 100):
             pods = min(int(rate * options.seconds), _MAX_PODS)
             for fill in options.fill or (50, 80, 95):
                 for way in ways:
-                    yield Cell(options.nodes, fill, rate, pods, way, seed=number + 1)
+                    yield SharingCell(options.nodes, fill, rate, pods, way, seed=number + 1)
 
 
 def _line(result: CellResult) -> str:

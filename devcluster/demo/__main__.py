@@ -25,7 +25,7 @@ from devcluster.errors import DevClusterError
 from devcluster.inventory import simulated_nodes
 from devcluster.load_generator import LoadClient
 from devcluster.probes import wait_until
-from devcluster.progress import Reporter, reporter
+from devcluster.progress import ProgressReporter, reporter
 from devcluster.pulumi_stand_ins import KUBERNETES_PROVIDER, LANGUAGE_HOST
 from devcluster.services.nodes import require_podman
 from devcluster.spec import ClusterSpec
@@ -172,7 +172,7 @@ def _move_load(cluster: LocalCluster, scheduler_name: str, api: kubernetes.ApiCl
     )
 
 
-def _wait_for_loads(cluster: LocalCluster, report: Reporter, seconds: float = 30) -> dict[str, float]:
+def _wait_for_loads(cluster: LocalCluster, report: ProgressReporter, seconds: float = 30) -> dict[str, float]:
     """CPU per node as Prometheus has it, once it has it for every simulated node."""
     names = {node.name for node in simulated_nodes(NODES)}
     loads: dict[str, float] = {}

@@ -24,7 +24,7 @@ _SYSTEM_CRITICAL = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class AdmissionRejection:
     """Why a pod is not admitted: `status.reason`, and the message of the Event. Why it is not resized: reason and
     message of its condition PodResizePending."""
 
@@ -64,7 +64,7 @@ def pod_requests(spec: Obj) -> dict[str, int]:
     return total
 
 
-def rejection(spec: Obj, others: Iterable[Amounts], allocatable: Amounts) -> Rejection | None:
+def rejection(spec: Obj, others: Iterable[Amounts], allocatable: Amounts) -> AdmissionRejection | None:
     """Return why a pod is not admitted beside others; None if it is.
 
     Args:
@@ -92,7 +92,7 @@ def rejection(spec: Obj, others: Iterable[Amounts], allocatable: Amounts) -> Rej
     return None
 
 
-def resize_obstacle(spec: Obj, others: Iterable[Amounts], allocatable: Amounts) -> Rejection | None:
+def resize_obstacle(spec: Obj, others: Iterable[Amounts], allocatable: Amounts) -> AdmissionRejection | None:
     """Return why a running pod cannot have what its spec requests now; None if it can.
 
     `Infeasible`: never on this node; `Deferred`: not beside the others. The arguments are those of `rejection`.
@@ -101,14 +101,14 @@ def resize_obstacle(spec: Obj, others: Iterable[Amounts], allocatable: Amounts) 
     for name in ("memory", "cpu"):
         if requested.get(name, 0) > allocatable.get(name, 0):
             numbers = f"requested: {requested[name]}, capacity: {allocatable.get(name, 0)}"
-            return Rejection("Infeasible", f"Node didn't have enough capacity: {name}, {numbers}")
+            return AdmissionRejection("Infeasible", f"Node didn't have enough capacity: {name}, {numbers}")
     lacking = rejection(spec, others, allocatable)
-    return None if lacking is None else Rejection("Deferred", lacking.message)
+    return None if lacking is None else AdmissionRejection("Deferred", lacking.message)
 
 
-def _insufficient(resource: str, requested: int, used: int, capacity: int) -> Rejection:
+def _insufficient(resource: str, requested: int, used: int, capacity: int) -> AdmissionRejection:
     numbers = f"requested: {requested}, used: {used}, capacity: {capacity}"
-    return Rejection(f"OutOf{resource}", f"Node didn't have enough resource: {resource}, {numbers}")
+    return AdmissionRejection(f"OutOf{resource}", f"Node didn't have enough resource: {resource}, {numbers}")
 
 
 def _container(container: Obj) -> dict[str, int]:

@@ -197,7 +197,7 @@ class Agent:
                 others = [other.requests for other in self._workers.values() if other is not worker and other.occupies]
                 worker.resize(admission.resize_obstacle(worker.spec, others, self._allocatable))
 
-    def _rejection(self, pod: Obj) -> admission.Rejection | None:
+    def _rejection(self, pod: Obj) -> admission.AdmissionRejection | None:
         """Why a pod that has just come is not admitted; None also for one that ends, or has ended."""
         if pod["metadata"].get("deletionTimestamp") or (pod.get("status") or {}).get("phase") in NEVER_RESTARTS:
             return None

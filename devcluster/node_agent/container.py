@@ -31,7 +31,7 @@ DEFAULT_TERMINATION_PATH = "/dev/termination-log"
 
 
 @dataclass(slots=True)
-class Backoff:
+class RestartBackoff:
     """Doubling delays with kubelet's reset rule (client-go ``flowcontrol.Backoff``).
 
     The first failure costs nothing; then ``base`` seconds, doubling up to ``limit``. Who ran longer than twice the
@@ -65,8 +65,8 @@ class ContainerRunner:
         self._stopping = asyncio.Event()
         self._instance: ContainerInstance | None = None
         timing = node.timing
-        self._restart_backoff = Backoff(timing.backoff_base, timing.backoff_limit)
-        self._image_backoff = Backoff(timing.backoff_base, timing.backoff_limit)
+        self._restart_backoff = RestartBackoff(timing.backoff_base, timing.backoff_limit)
+        self._image_backoff = RestartBackoff(timing.backoff_base, timing.backoff_limit)
 
     # --- life ---------------------------------------------------------------------------------------------------------
     async def run(self) -> None:

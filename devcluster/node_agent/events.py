@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class _Seen:
+class _WrittenEvent:
     name: str
     count: int
 
@@ -34,7 +34,7 @@ class PodEventRecorder:
         self._node = node
         self._clock = clock
         self._queue: asyncio.Queue[tuple[Obj, str, str, str, str]] = asyncio.Queue(_QUEUE)
-        self._seen: OrderedDict[tuple[str, str, str, str], _Seen] = OrderedDict()
+        self._seen: OrderedDict[tuple[str, str, str, str], _WrittenEvent] = OrderedDict()
         self._serial = itertools.count(int(clock() * 1_000_000))
 
     def normal(self, pod: Obj, reason: str, message: str, container: str = "") -> None:
@@ -72,7 +72,7 @@ class PodEventRecorder:
                 return
             name = f"{metadata['name'][:200]}.{next(self._serial):x}"
             await self._api.create(path, self._event(pod, name, kind, reason, message, container, now))
-            self._seen[key] = _Seen(name, 1)
+            self._seen[key] = _WrittenEvent(name, 1)
             while len(self._seen) > _REMEMBERED:
                 self._seen.popitem(last=False)
         except KubeError as error:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import shutil
 
-from devcluster.node_agent.admission import Amounts, Rejection, pod_requests
+from devcluster.node_agent.admission import AdmissionRejection, Amounts, pod_requests
 from devcluster.node_agent.container import ContainerRunner
 from devcluster.node_agent.containers import NodeRuntime, PodRuntime, log
 from devcluster.node_agent.objects import (
@@ -17,7 +17,7 @@ from devcluster.node_agent.objects import (
     is_sidecar,
     pod_name,
 )
-from devcluster.node_agent.status import ContainerReport, PodFacts, pod_status, restored_report, waiting
+from devcluster.node_agent.status import ContainerReport, PodReport, pod_status, restored_report, waiting
 from devcluster.node_agent.supported_fields import unsupported_fields
 from devcluster.node_agent.volumes.manager import MountError, VolumeManager
 from devcluster.node_agent.volumes.sources import TokenManager, references
@@ -35,7 +35,7 @@ class PodWorker:
     A pod with a ``rejection`` starts nothing: it is reported as failed, and stays so until it is deleted.
     """
 
-    def __init__(self, node: NodeRuntime, pod: Obj, rejection: Rejection | None = None) -> None:
+    def __init__(self, node: NodeRuntime, pod: Obj, rejection: AdmissionRejection | None = None) -> None:
         self._node = node
         self._rejection = rejection
         self.uid: str = pod["metadata"]["uid"]
@@ -69,7 +69,7 @@ class PodWorker:
         self._written: Obj = {}
         self._writing = asyncio.Lock()
         self._finished = old.get("phase") in NEVER_RESTARTS
-        self._resize_pending: Rejection | None = None
+        self._resize_pending: AdmissionRejection | None = None
         self._grant(spec)
         self._stop_tasks: set[asyncio.Task[None]] = set()
 
@@ -138,7 +138,7 @@ class PodWorker:
         """Whether the spec requests something else than was granted, or did and was not heard yet."""
         return _resources(self.spec) != self._granted or self._resize_pending is not None
 
-    def resize(self, obstacle: Rejection | None) -> None:
+    def resize(self, obstacle: AdmissionRejection | None) -> None:
         """Grant what the spec requests, or say what is in the way. No process notices either."""
         if obstacle is None:
             self._grant(self.spec)
@@ -209,7 +209,7 @@ class PodWorker:
                 await self._run_main()
             refreshing.cancel()
 
-    async def _reject(self, rejection: Rejection) -> None:
+    async def _reject(self, rejection: AdmissionRejection) -> None:
         """Report the pod as failed, as kubelet's rejectPod does."""
         self._node.recorder.warning(self._home.pod, rejection.reason, rejection.message)
         text = f"Pod was rejected: {rejection.message}"
@@ -372,7 +372,7 @@ class PodWorker:
     async def _write_current_status(self) -> None:
         pod = self._home.pod
         previous = self._written or pod.get("status") or {}
-        facts = PodFacts(
+        facts = PodReport(
             pod=pod,
             init=self._init,
             main=self._main,

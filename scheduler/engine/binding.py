@@ -40,7 +40,7 @@ _STOPPING_TIMEOUT: Final = 5.0
 log = structlog.get_logger(component="binding")
 
 
-class Cluster(Protocol):
+class PodsAndNodes(Protocol):
     """What is known of pods and nodes: `ClusterState`."""
 
     def pod(self, uid: str) -> PodInfo | None:
@@ -57,7 +57,7 @@ class BindingEngine(Protocol):
     """What writing a Binding needs of the engine."""
 
     @property
-    def state(self) -> Cluster:
+    def state(self) -> PodsAndNodes:
         """The cluster as the watches show it, with the assumed pods."""
 
     def may_write(self) -> bool:
@@ -79,7 +79,7 @@ class _Doubt(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class _Seen(enum.Enum):
+class _Look(enum.Enum):
     """A look at a pod that decides nothing."""
 
     UNBOUND = enum.auto()
@@ -192,11 +192,11 @@ class Binder:
             seen = await self._look(pod, node)
             if isinstance(seen, Status):
                 return seen
-            if seen is _Seen.UNBOUND and is_over:
+            if seen is _Look.UNBOUND and is_over:
                 return failure("the API server did not accept the binding")
             if attempt == 0 and doubt is _Doubt.UNKNOWN:
                 log.warning("the outcome of a binding is unknown", pod=pod.key, node=node)
-            if seen is not _Seen.UNREADABLE and now() < repeat_until and self._may_repeat(node):
+            if seen is not _Look.UNREADABLE and now() < repeat_until and self._may_repeat(node):
                 answer = await self._post(pod, node)
                 if isinstance(answer, _Doubt):
                     lands_until = now() + LANDING_SECONDS
@@ -210,7 +210,7 @@ class Binder:
         """Tell whether the pod may still be bound to the node; a node that is gone gets no more Bindings."""
         return self._engine.may_write() and self._engine.state.node(node) is not None
 
-    async def _look(self, pod: PodInfo, node: str) -> Status | _Seen:
+    async def _look(self, pod: PodInfo, node: str) -> Status | _Look:
         """Find out where the pod is: from the watch, else from the API server."""
         state = self._engine.state
         cached = state.pod(pod.uid)
@@ -227,18 +227,18 @@ class Binder:
                 # The watch has shown the end of it.
                 return failure("the pod is gone")
             _warn_unreadable(pod, node, error)
-            return _Seen.FORBIDDEN
+            return _Look.FORBIDDEN
         except Exception as error:
             # Whatever it is, such as a proxy's login page: it is not known where the pod is.
             _warn_unreadable(pod, node, error)
-            return _Seen.UNREADABLE
+            return _Look.UNREADABLE
         if latest.metadata.uid != pod.uid:
             return failure("the pod was replaced by another of the same name")
         if latest.spec.node_name:
             return _bound_to(latest.spec.node_name, node)
         if latest.metadata.deletion_timestamp:
             return failure("the pod is being deleted")
-        return _Seen.UNBOUND
+        return _Look.UNBOUND
 
     async def _pause(self, seconds: float) -> None:
         if self._stopping.is_set():

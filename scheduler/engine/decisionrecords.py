@@ -20,7 +20,7 @@ MAX_MESSAGE: Final = 2000
 Result = Literal["binding", "scheduled", "unschedulable", "error"]
 
 
-class Victim(NamedTuple):
+class PreemptedPod(NamedTuple):
     """A pod that is preempted."""
 
     namespace: str
@@ -56,7 +56,7 @@ class Record(msgspec.Struct, gc=False):
     waited: float | None = None
     queue: str = ""
     nominated_node: str = ""
-    victims: tuple[Victim, ...] = ()
+    victims: tuple[PreemptedPod, ...] = ()
     victim_count: int = 0
     size: int = RECORD_BYTES
     decided_by: str = ""

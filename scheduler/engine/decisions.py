@@ -23,14 +23,14 @@ from msgspec import Struct
 
 from scheduler.answers import DecisionList, HistoryCoverage
 from scheduler.core import Placement, PostFilterOutcome, detail_of, explain
-from scheduler.engine.allowance import Allowance, Credit
+from scheduler.engine.allowance import Credit, ProcessorAllowance
 from scheduler.engine.decisionrecords import (
     MAX_MESSAGE,
     MAX_VICTIMS,
     RECORD_BYTES,
+    PreemptedPod,
     Record,
     Result,
-    Victim,
     time_text,
 )
 from scheduler.engine.failures import UNSCHEDULABLE, AttemptFailure
@@ -104,8 +104,10 @@ class DecisionHistory:
         self._latest: dict[str, Record] = {}
         self._bytes = 0
         self._pods_wait = pods_wait
-        self._calm = Allowance(limits.detail_share, _BURST_SECONDS, clocks.monotonic)
-        self._stream = Allowance(limits.detail_share, _STREAM_BURST_SECONDS, limits.processor_time, clocks.monotonic)
+        self._calm = ProcessorAllowance(limits.detail_share, _BURST_SECONDS, clocks.monotonic)
+        self._stream = ProcessorAllowance(
+            limits.detail_share, _STREAM_BURST_SECONDS, limits.processor_time, clocks.monotonic
+        )
         most = _BURST_DECISIONS if limits.detail_share > 0.0 else 0
         self._credit = Credit(most, _BURST_MOST_SECONDS, _BURST_PERIOD)
         self._on_credit = self._pods_waited = False
@@ -190,7 +192,7 @@ class DecisionHistory:
         record.nominated_node = outcome.nominated_node or ""
         # Those of the pod's own namespace first: they are named to whoever may read that.
         victims = sorted(outcome.victims, key=lambda victim: victim.namespace != pod.namespace)
-        record.victims = tuple(Victim(victim.namespace, victim.name) for victim in victims[:MAX_VICTIMS])
+        record.victims = tuple(PreemptedPod(victim.namespace, victim.name) for victim in victims[:MAX_VICTIMS])
         record.victim_count = len(outcome.victims)
         self._bytes += record.measure() - before
 

@@ -368,7 +368,7 @@ _READS_AT_ONCE: Final = 16
 log = structlog.get_logger(component="extenders")
 
 
-class Objects(Protocol):
+class WholeObjectReader(Protocol):
     """Whole pods and nodes (`WholeObjects`)."""
 
     async def pod(self, pod: PodInfo) -> Raw:
@@ -394,7 +394,7 @@ class HTTPExtenders:
     def __init__(
         self,
         configured: Sequence[ExtenderConfiguration],
-        objects: Objects,
+        objects: WholeObjectReader,
         metrics: Metrics,
         recorder: AnswerRecorder | None = None,
     ) -> None:

@@ -172,7 +172,7 @@ _PAUSES: Final = (0.05, 0.1, 0.25, 0.5, 1.0)
 log = structlog.get_logger(component="extenders")
 
 
-class Caller(Protocol):
+class ExtenderCaller(Protocol):
     """How extenders are asked (`extenders.HTTPExtenders`)."""
 
     @property
@@ -211,7 +211,7 @@ class Extenders:
         read_node: looks a pod up at the API server.
     """
 
-    def __init__(self, caller: Caller, read_node: ReadNode) -> None:
+    def __init__(self, caller: ExtenderCaller, read_node: ReadNode) -> None:
         self._caller = caller
         self._read_node = read_node
         self._attempted: PodInfo | None = None

@@ -46,14 +46,14 @@ class HistoryError(ValueError):
     """What arrived is no history."""
 
 
-class _Document(Struct, rename="camel"):
+class _HistoryDocument(Struct, rename="camel"):
     api_version: str
     kind: str
     since: float
     records: list[msgspec.Raw]
 
 
-_document = msgspec.json.Decoder(_Document)
+_document = msgspec.json.Decoder(_HistoryDocument)
 _record = msgspec.json.Decoder(Record)
 _details = msgspec.json.Decoder(DecisionDetail)
 
@@ -69,7 +69,7 @@ def encode_history(newest_first: Iterable[Record], since: float, max_bytes: int 
             since = record.at
             break
         parts.append(msgspec.Raw(encoded))
-    return _encode(_Document(API_VERSION, _KIND, since, parts))
+    return _encode(_HistoryDocument(API_VERSION, _KIND, since, parts))
 
 
 def decode_history(body: bytes, now: float, limit: int) -> HandedOver:

@@ -13,7 +13,7 @@ from scheduler.answers import SourceLoads
 from scheduler.catalog import CredentialRules
 from scheduler.config import Configuration
 from scheduler.engine.engine import Engine
-from scheduler.engine.nodeloads import NodeLoads
+from scheduler.engine.nodeloads import SourceNodeLoads
 from scheduler.framework import NODE_LOAD, NODE_LOAD_UPDATE, LoadReading
 from scheduler.kube.client import ClientConfig
 from scheduler.load import LoadFeed, LoadStatus, PreparesLoad, configured_sources, load_source
@@ -32,7 +32,8 @@ class LoadFeeds:
         self._settings, self._ignored = configured_sources(configuration.profiles, rules)
         self._feeds: dict[str, LoadFeed] = {}
         self._loads = {
-            key: NodeLoads(engine.state, key, settings.max_age_seconds) for key, settings in self._settings.items()
+            key: SourceNodeLoads(engine.state, key, settings.max_age_seconds)
+            for key, settings in self._settings.items()
         }
         # Only plugins that read a load ask for recent assignments, and keeping them costs time.
         engine.state.assignments.keep(bool(self._settings))

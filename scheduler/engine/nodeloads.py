@@ -21,7 +21,7 @@ QUANTILES = (0.1, 0.5, 0.9, 1.0)
 _RESOURCES = ("cpu", "memory")
 
 
-class NodeLoads:
+class SourceNodeLoads:
     """The loads of one source. All methods run on the scheduling loop.
 
     Of recent pods, requests count, as LoadVariationRiskBalancing and LowRiskOverCommitment have it. TargetLoadPacking's

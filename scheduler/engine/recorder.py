@@ -71,7 +71,7 @@ class Regarding(Struct, frozen=True):
         return {key: value for key, value in reference.items() if value}
 
 
-class _Series(Struct):
+class _EventSeries(Struct):
     path: str
     count: int
     last_seen: MonotonicSeconds
@@ -138,7 +138,7 @@ class EventRecorder:
         self._capacity = capacity
         self._queue: deque[_Post | _Patch] = deque()
         self._work = None if work is None else work.queue("events", self._queue.__len__)
-        self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
+        self._series: OrderedDict[tuple[str, ...], _EventSeries] = OrderedDict()
         self._sequence = 0
         self._bindings = self._bound = 0
         self._measured_at, self._measured_bound, self._rate = clocks.monotonic(), 0, 0.0
@@ -212,12 +212,12 @@ class EventRecorder:
         # The sequence makes it unique: several events may fall into one tick of the clock.
         self._sequence += 1
         name = f"{regarding.name[:230]}.{int(at * 1e9) + self._sequence:x}"
-        self._series[key] = _Series(f"{_collection(regarding)}/{name}", 1, now, now)
+        self._series[key] = _EventSeries(f"{_collection(regarding)}/{name}", 1, now, now)
         while len(self._series) > _SERIES_KEPT:
             self._series.popitem(last=False)
         self._enqueue(_Post(at, now, name, regarding, controller, kind, reason, action, note, related))
 
-    def _repeat(self, series: _Series, at: WallSeconds, now: MonotonicSeconds) -> None:
+    def _repeat(self, series: _EventSeries, at: WallSeconds, now: MonotonicSeconds) -> None:
         series.count += 1
         series.last_seen = now
         if series.count == 2 or now - series.last_sent >= _SERIES_RESEND:

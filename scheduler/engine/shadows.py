@@ -19,7 +19,7 @@ import structlog
 
 from scheduler.answers import ShadowDifference, ShadowProfile, ShadowReport
 from scheduler.core import Change, Placement, compare_decisions
-from scheduler.engine.allowance import Allowance
+from scheduler.engine.allowance import ProcessorAllowance
 from scheduler.engine.decisionrecords import already_encoded, time_text
 from scheduler.framework import Clocks, MonotonicSeconds, ProfileRunner
 from scheduler.observe import Metrics
@@ -74,8 +74,8 @@ class Shadows:
         self._ready = ready
         self._asks_extenders = asks_extenders
         self._chance = chance
-        self._calm = Allowance(SHADOW_SHARE, _BURST_SECONDS, clocks.monotonic)
-        self._storm = Allowance(SHADOW_SHARE, _BURST_SECONDS, processor_time, clocks.monotonic)
+        self._calm = ProcessorAllowance(SHADOW_SHARE, _BURST_SECONDS, clocks.monotonic)
+        self._storm = ProcessorAllowance(SHADOW_SHARE, _BURST_SECONDS, processor_time, clocks.monotonic)
         # The last difference of each pod, by UID: a pod that is tried again and again has one.
         self._differences: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._bytes = 0

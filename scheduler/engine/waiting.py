@@ -20,7 +20,7 @@ _CURRENT: Final[ContextVar[_PreBinding | None]] = ContextVar("prebinding", defau
 """The pod that the running task binds: each binding has a task of its own."""
 
 
-class _Waiting(Struct):
+class _WaitingPod(Struct):
     pod: PodInfo
     future: asyncio.Future[Status]
     pending: dict[str, asyncio.TimerHandle]
@@ -54,7 +54,7 @@ class WaitingPods:
     """The pods that are not bound yet, by UID. Methods run on the loop."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _WaitingPod] = {}
         self._pre_binding: dict[str, _PreBinding] = {}
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class WaitingPods:
     def add(self, pod: PodInfo, timeouts: Mapping[str, float]) -> asyncio.Future[Status]:
         """Hold a pod for the named plugins, each with its own timeout in seconds; the future gets the outcome."""
         loop = asyncio.get_running_loop()
-        entry = _Waiting(pod, loop.create_future(), {})
+        entry = _WaitingPod(pod, loop.create_future(), {})
         self._waiting[pod.uid] = entry
         for plugin, seconds in timeouts.items():
             capped = min(seconds, MAX_WAIT_SECONDS)

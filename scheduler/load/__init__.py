@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from scheduler.lazy import lazy_attributes
 from scheduler.load.answers import (
     MAX_BYTES as MAX_BYTES,
-    Answer as Answer,
     AnswerDecoder as AnswerDecoder,
     AnswerError as AnswerError,
+    LoadAnswer as LoadAnswer,
     max_bytes as max_bytes,
 )
-from scheduler.load.collector import Collector as Collector, LoadStatus as LoadStatus
+from scheduler.load.collector import LoadCollector as LoadCollector, LoadStatus as LoadStatus
 from scheduler.load.configured import (
     METRICS_SERVER as METRICS_SERVER,
     WATCHER as WATCHER,
@@ -32,7 +32,7 @@ from scheduler.load.configured import (
     window_seconds as window_seconds,
 )
 from scheduler.load.nodes import (
-    KnownNode as KnownNode,
+    AddressedNode as AddressedNode,
     NodeAddresses as NodeAddresses,
     list_nodes as list_nodes,
     match_nodes as match_nodes,
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from scheduler.load.metrics_server import MetricsServerSource as MetricsServerSource
     from scheduler.load.prometheus import (
         PodSeriesSource as PodSeriesSource,
+        PodUsage as PodUsage,
         PodUse as PodUse,
-        PodUses as PodUses,
         PrometheusSource as PrometheusSource,
     )
     from scheduler.load.session import GuardedSession as GuardedSession, tls_advice as tls_advice
@@ -70,7 +70,7 @@ if not TYPE_CHECKING:
             "MetricsServerSource": "metrics_server",
             "PodSeriesSource": "prometheus",
             "PodUse": "prometheus",
-            "PodUses": "prometheus",
+            "PodUsage": "prometheus",
             "PrometheusSource": "prometheus",
             "SignalFxSource": "signalfx",
             "WatcherSource": "watcher",

@@ -80,7 +80,7 @@ def max_bytes(known: int | None, each: int = _BYTES_EACH) -> int:
 
 
 @dataclass(slots=True)
-class Answer(Generic[Rest, Sample]):
+class LoadAnswer(Generic[Rest, Sample]):
     """An answer, decoded.
 
     Attributes:
@@ -132,7 +132,7 @@ class AnswerDecoder(Generic[Rest, Sample]):
         self._inner = inner
         self._brackets = (b"{", b"}") if keyed else (b"[", b"]")
 
-    def decode(self, body: bytes, limit: int = MAX_BYTES) -> Answer[Rest, Sample]:
+    def decode(self, body: bytes, limit: int = MAX_BYTES) -> LoadAnswer[Rest, Sample]:
         """Decode an answer of at most so many bytes.
 
         Raises:
@@ -142,7 +142,7 @@ class AnswerDecoder(Generic[Rest, Sample]):
             raise AnswerError(f"larger than {limit} bytes")
         return self._decode(body, _Steps(_BASE_STEPS + limit // _BYTES_A_STEP))
 
-    def _decode(self, body: bytes, steps: _Steps) -> Answer[Rest, Sample]:
+    def _decode(self, body: bytes, steps: _Steps) -> LoadAnswer[Rest, Sample]:
         cursor, answer = _Cursor(body, steps), _Taken(self._read)
         opening, closing = self._brackets
         outside = body
@@ -153,7 +153,7 @@ class AnswerDecoder(Generic[Rest, Sample]):
         if len(outside) > _MAX_PART:
             raise AnswerError(f"holds more than {_MAX_PART} bytes beside its samples")
         try:
-            return Answer(self._rest.decode(outside), answer.samples, answer.rejected, answer.reason)
+            return LoadAnswer(self._rest.decode(outside), answer.samples, answer.rejected, answer.reason)
         except _WRONG as error:
             raise AnswerError(_why(error)) from error
 

@@ -35,7 +35,7 @@ class LoadStatus:
     consecutive_failures: int
 
 
-class Collector:
+class LoadCollector:
     """One thread per source and process, however many plugins and profiles read from it."""
 
     def __init__(

@@ -15,7 +15,7 @@ import numpy as np
 import structlog
 
 from scheduler.framework import FloatArray, LoadColumns, LoadReading, NodeView, is_fresh
-from scheduler.load.collector import Collector, LoadStatus
+from scheduler.load.collector import LoadCollector, LoadStatus
 from scheduler.load.nodes import match_nodes, without_port
 from scheduler.load.settings import LoadSettings, LoadSource
 from scheduler.observe import Metrics
@@ -88,7 +88,7 @@ class LoadFeed:
         self._mismatch = ""
         self._logged: dict[str, frozenset[str]] = {}
         self._problems: frozenset[str] = frozenset()
-        self.collector = Collector(
+        self.collector = LoadCollector(
             source,
             refresh_seconds=settings.refresh_seconds,
             max_age_seconds=settings.max_age_seconds,

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.kube.client import ApiError, Forbidden, KubeError, NotFound
 from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds, quantity_milli_value, quantity_value
-from scheduler.load.answers import Answer, AnswerDecoder, AnswerError, max_bytes
+from scheduler.load.answers import AnswerDecoder, AnswerError, LoadAnswer, max_bytes
 from scheduler.load.figures import Rejections, is_usable
 from scheduler.load.nodes import list_nodes
 from scheduler.load.settings import Known, LoadError
@@ -24,11 +24,11 @@ _BYTES_A_NODE = 4096
 """Twice what other sources need: each item has the node's labels, and those of cloud providers are 2 KiB."""
 
 
-class _List(Struct):
+class _NodeMetricsList(Struct):
     items: list[Any] | None = None
 
 
-class _Metadata(Struct, frozen=True, gc=False):
+class _NodeMetricsMeta(Struct, frozen=True, gc=False):
     name: str
 
 
@@ -42,15 +42,15 @@ class _Amounts(Struct, frozen=True, gc=False):
 
 
 class _Usage(Struct, frozen=True, gc=False):
-    metadata: _Metadata
+    metadata: _NodeMetricsMeta
     usage: _Amounts = _Amounts()
     timestamp: str | None = None
 
 
-_USAGES: AnswerDecoder[_List, _Usage] = AnswerDecoder(_List, "items", sample=_Usage, seam=b"}},{")
+_USAGES: AnswerDecoder[_NodeMetricsList, _Usage] = AnswerDecoder(_NodeMetricsList, "items", sample=_Usage, seam=b"}},{")
 
 
-class Connection(Protocol):
+class MetricsConnection(Protocol):
     """The part of `scheduler.kube.client.sync.SyncConnection` that the source uses."""
 
     def get(self, path: str, params: Mapping[str, str | int] | None = None) -> bytes:
@@ -71,7 +71,7 @@ class MetricsServerSource:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: MetricsConnection,
         capacity_of: Callable[[str], Capacity | None] | None = None,
         clock: Callable[[], float] = time.time,
         known: Known | None = None,
@@ -97,7 +97,7 @@ class MetricsServerSource:
             capacities = self._list_capacities()
             capacity_of, known = capacities.get, len(capacities)
         try:
-            answer: Answer[_List, _Usage] = _USAGES.decode(body, max_bytes(known, _BYTES_A_NODE))
+            answer: LoadAnswer[_NodeMetricsList, _Usage] = _USAGES.decode(body, max_bytes(known, _BYTES_A_NODE))
         except AnswerError as error:
             raise LoadError(f"{METRICS_PATH}: the answer cannot be used: {error}") from error
         rejections = Rejections()

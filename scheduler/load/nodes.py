@@ -20,7 +20,7 @@ Get = Callable[[str, Mapping[str, str | int] | None], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class KnownNode:
+class AddressedNode:
     """A node's name, its addresses of every type, and its capacity: CPU in milli-units, memory in bytes."""
 
     name: str
@@ -28,14 +28,14 @@ class KnownNode:
     capacity: tuple[int, int]
 
 
-def list_nodes(get: Get, selector: str = "") -> list[KnownNode]:
+def list_nodes(get: Get, selector: str = "") -> list[AddressedNode]:
     """List the nodes that match a label selector in kubectl's form, page by page.
 
     Raises:
         KubeError: the API server does not answer, or refuses.
         ValueError: its answer is not a list of nodes.
     """
-    nodes: list[KnownNode] = []
+    nodes: list[AddressedNode] = []
     parameters: dict[str, str | int] = {"limit": _PAGE, **({"labelSelector": selector} if selector else {})}
     while True:
         try:
@@ -48,7 +48,7 @@ def list_nodes(get: Get, selector: str = "") -> list[KnownNode]:
         parameters["continue"] = page.metadata.more
 
 
-class _Metadata(Struct, frozen=True, gc=False):
+class _NodeMeta(Struct, frozen=True, gc=False):
     name: str = ""
     more: str = field(default="", name="continue")
 
@@ -57,34 +57,34 @@ class _Address(Struct, frozen=True, gc=False):
     address: str = ""
 
 
-class _Status(Struct, frozen=True, gc=False):
+class _NodeStatus(Struct, frozen=True, gc=False):
     addresses: list[_Address] | None = None
     capacity: dict[str, str] | None = None
 
 
-class _Node(Struct, frozen=True, gc=False):
-    metadata: _Metadata = _Metadata()
-    status: _Status = _Status()
+class _ListedNode(Struct, frozen=True, gc=False):
+    metadata: _NodeMeta = _NodeMeta()
+    status: _NodeStatus = _NodeStatus()
 
 
-class _Page(Struct):
+class _NodePage(Struct):
     """Of nodes, just what is asked for here: their images alone can make a page of the whole objects 10 MB."""
 
-    metadata: _Metadata = _Metadata()
-    items: list[_Node] | None = None
+    metadata: _NodeMeta = _NodeMeta()
+    items: list[_ListedNode] | None = None
 
 
-_pages = msgspec.json.Decoder(_Page)
+_pages = msgspec.json.Decoder(_NodePage)
 
 
-def _known(node: _Node) -> KnownNode:
+def _known(node: _ListedNode) -> AddressedNode:
     amounts = node.status.capacity or {}
     try:
         capacity = quantity_milli_value(amounts.get("cpu", "0")), quantity_value(amounts.get("memory", "0"))
     except QuantityError:
         capacity = (0, 0)
     addresses = tuple(entry.address for entry in node.status.addresses or () if entry.address)
-    return KnownNode(node.metadata.name, addresses, capacity)
+    return AddressedNode(node.metadata.name, addresses, capacity)
 
 
 def match_nodes(reading: LoadReading, node_of_address: Callable[[str], str | None]) -> tuple[LoadReading, list[str]]:

@@ -16,7 +16,7 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.util.retry import Retry
 
 from scheduler.framework import LoadReading, NodeLoad
-from scheduler.load.answers import Answer, AnswerDecoder, AnswerError
+from scheduler.load.answers import AnswerDecoder, AnswerError, LoadAnswer
 from scheduler.load.figures import Rejections, is_usable
 from scheduler.load.session import GuardedSession
 from scheduler.load.settings import Known, LoadError, LoadSettings
@@ -44,7 +44,7 @@ class PodUse:
 
 
 @dataclass(frozen=True, slots=True)
-class PodUses:
+class PodUsage:
     """What pods used.
 
     Attributes:
@@ -76,7 +76,7 @@ class PodSeriesSource:
         """Close the session."""
         self._prometheus.close()
 
-    def read(self) -> PodUses:
+    def read(self) -> PodUsage:
         """Return what pods used.
 
         Raises:
@@ -96,7 +96,7 @@ class PodSeriesSource:
             key: PodUse(1000 * cpu.get(key, math.nan), memory.get(key, math.nan), at) for key, at in sampled.items()
         }
         count, reason = sum(rejections.counts.values()), next(iter(rejections.reasons.values()), "")
-        return PodUses(uses, f"{count} samples are left out, the first as {reason}" if count else "")
+        return PodUsage(uses, f"{count} samples are left out, the first as {reason}" if count else "")
 
     def _by_pod(self, function: str, series: str, at: float, rejections: Rejections) -> dict[str, float]:
         values: dict[str, float] = {}
@@ -256,7 +256,9 @@ class PrometheusSource:
             LoadError: it does not answer, or not with a vector.
         """
         try:
-            answer: Answer[_Answer, VectorSample] = self._client.custom_query(expression, params={"time": f"{at:.3f}"})
+            answer: LoadAnswer[_Answer, VectorSample] = self._client.custom_query(
+                expression, params={"time": f"{at:.3f}"}
+            )
         except PrometheusApiClientException as error:
             raise LoadError(
                 f"{self._settings.address}: query refused: {str(error)[:300]} (query: {expression})"

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from msgspec import Struct, structs
 
 from scheduler.framework import LoadReading, NodeLoad
-from scheduler.load.answers import Answer, AnswerDecoder, AnswerError
+from scheduler.load.answers import AnswerDecoder, AnswerError, LoadAnswer
 from scheduler.load.figures import Rejections, is_usable
 from scheduler.load.session import GuardedSession
 from scheduler.load.settings import Known, LoadError, LoadSettings
@@ -22,7 +22,7 @@ _POINTS_PATH = "/v1/timeserieswindow"
 _NAMES_PATH = "/v2/metrictimeseries"
 
 
-class _Data(Struct):
+class _SignalFxData(Struct):
     data: dict[str, Any]
 
 
@@ -34,7 +34,7 @@ class _Dimensions(Struct, gc=False):
     host: str
 
 
-class _Series(Struct, gc=False):
+class _SignalFxSeries(Struct, gc=False):
     id: str
     dimensions: _Dimensions
 
@@ -56,8 +56,12 @@ def _mean(points: Points) -> Mean:
     return Mean(sum(value for _, value in points) / len(points), max(at for at, _ in points) / 1000.0)
 
 
-_POINTS: AnswerDecoder[_Data, Mean] = AnswerDecoder(_Data, "data", sample=Points, seam=b']],"', read=_mean, keyed=True)
-_NAMES: AnswerDecoder[_Results, _Series] = AnswerDecoder(_Results, "results", sample=_Series, seam=b"},{")
+_POINTS: AnswerDecoder[_SignalFxData, Mean] = AnswerDecoder(
+    _SignalFxData, "data", sample=Points, seam=b']],"', read=_mean, keyed=True
+)
+_NAMES: AnswerDecoder[_Results, _SignalFxSeries] = AnswerDecoder(
+    _Results, "results", sample=_SignalFxSeries, seam=b"},{"
+)
 
 
 class SignalFxSource:
@@ -114,8 +118,8 @@ class SignalFxSource:
         start = end - int(self._window)
         window: dict[str, str | int] = {"query": query, "startMs": start * 1000, "endMs": end * 1000}
         window["resolution"] = 60_000
-        points: Answer[_Data, Mean] = self._get(_POINTS_PATH, window)
-        names: Answer[_Results, _Series] = self._get(_NAMES_PATH, {"query": query, "limit": _MAX_SERIES})
+        points: LoadAnswer[_SignalFxData, Mean] = self._get(_POINTS_PATH, window)
+        names: LoadAnswer[_Results, _SignalFxSeries] = self._get(_NAMES_PATH, {"query": query, "limit": _MAX_SERIES})
         for answer in (points, names):
             rejections.add(metric, answer.reason, answer.rejected)
         by_id = dict(points.samples)

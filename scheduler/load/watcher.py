@@ -27,11 +27,11 @@ class _Metric(Struct, gc=False):
     value: Raw = Raw(b"0")
 
 
-class _Node(Struct, gc=False):
+class _WatcherNode(Struct, gc=False):
     metrics: list[_Metric | None] | None = None
 
 
-class _Data(Struct):
+class _WatcherData(Struct):
     nodes: dict[str, Any] | None = field(name="NodeMetricsMap", default=None)
 
 
@@ -55,14 +55,14 @@ class _Rest(Struct):
     timestamp: float | None = None
     window: Window | None = None
     source: str | None = None
-    data: _Data | None = None
+    data: _WatcherData | None = None
 
 
-_NODE: AnswerDecoder[_Node | None, _Metric | None] = AnswerDecoder(
-    _Node | None, "metrics", sample=_Metric | None, seam=b"},{"
+_NODE: AnswerDecoder[_WatcherNode | None, _Metric | None] = AnswerDecoder(
+    _WatcherNode | None, "metrics", sample=_Metric | None, seam=b"},{"
 )
-_WATCHER: AnswerDecoder[_Rest, _Node | None] = AnswerDecoder(
-    _Rest, "data", "NodeMetricsMap", sample=_Node | None, seam=b'}},"', inner=_NODE, keyed=True
+_WATCHER: AnswerDecoder[_Rest, _WatcherNode | None] = AnswerDecoder(
+    _Rest, "data", "NodeMetricsMap", sample=_WatcherNode | None, seam=b'}},"', inner=_NODE, keyed=True
 )
 _NO_METRIC = _Metric()
 _EXACT_LENGTH = 16

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from scheduler.lazy import lazy_attributes
 from scheduler.observe.answers import (
-    Answers as Answers,
     ChosenQuestion as ChosenQuestion,
+    EndpointSources as EndpointSources,
     HandedOverAnswer as HandedOverAnswer,
     NodeQuestion as NodeQuestion,
     PodsQuestion as PodsQuestion,
@@ -22,7 +22,7 @@ from scheduler.observe.answers import (
     SplitReviewClient as SplitReviewClient,
     UnansweredError as UnansweredError,
 )
-from scheduler.observe.authorization import Allowance as Allowance, Authorizer as Authorizer
+from scheduler.observe.authorization import Authorizer as Authorizer, TokenBucket as TokenBucket
 from scheduler.observe.certificate import (
     SelfSigned as SelfSigned,
     follow_renewals as follow_renewals,

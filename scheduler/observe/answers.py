@@ -77,7 +77,7 @@ class HandedOverAnswer(Struct, frozen=True):
     history: Raw
 
 
-class Answers(Struct, frozen=True, kw_only=True):
+class EndpointSources(Struct, frozen=True, kw_only=True):
     """What the endpoints answer with, on their own thread.
 
     Nothing of it may read what the scheduling loop changes: `gauges` have the loop set what is shown; `checks` and

@@ -30,7 +30,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 
 from scheduler.connectionlimits import ConnectionLimits, client_of
-from scheduler.observe.counted import CountedEvents, Report
+from scheduler.observe.counted import CountedEvents, CountReport
 
 _BACKLOG: Final = 4096
 """What Linux allows by default. Where the queue is full, a client waits for a second, until it sends its SYN again."""
@@ -58,7 +58,7 @@ async def serving(
     listeners: Sequence[socket.socket],
     *,
     limits: ConnectionLimits,
-    report: Report,
+    report: CountReport,
     tls: ssl.SSLContext | None = None,
     count: Callable[[str], None] = lambda _: None,
     shutdown_seconds: float = 1.0,
@@ -96,7 +96,7 @@ class _BoundedServer:
         server: web.Server,
         tls: ssl.SSLContext | None,
         limits: ConnectionLimits,
-        report: Report,
+        report: CountReport,
         count: Callable[[str], None],
     ) -> None:
         self.connections = Connections(limits, self._note_drop)
@@ -138,12 +138,12 @@ class _BoundedServer:
         # What an abort closes is closed in the loop's next round.
         await asyncio.sleep(0)
 
-    def note_malformed(self, connection: Connection, reason: str) -> None:
+    def note_malformed(self, connection: ClientConnection, reason: str) -> None:
         """Count a request that could not be read."""
         self._count(Drop.MALFORMED)
         self._events.note(_MALFORMED, connection.address, reason)
 
-    def _note_drop(self, connection: Connection, reason: Drop, words: str) -> None:
+    def _note_drop(self, connection: ClientConnection, reason: Drop, words: str) -> None:
         self._dropped += 1
         self._count(reason)
         self._events.note(_DROPPED, connection.address, words)
@@ -158,7 +158,7 @@ class _BoundedServer:
         self._dropped_before = self._dropped
 
     def _accept(self, listener: socket.socket) -> None:
-        fresh: list[tuple[Connection, socket.socket]] = []
+        fresh: list[tuple[ClientConnection, socket.socket]] = []
         for _ in range(_ACCEPTED_AT_ONCE):
             try:
                 accepted, address = listener.accept()
@@ -171,7 +171,7 @@ class _BoundedServer:
                 if not self.connections.make_room(Drop.DESCRIPTORS, "no file descriptor is left"):
                     self._pause(listener)
                 break
-            connection = Connection(address[0], functools.partial(_reset, accepted))
+            connection = ClientConnection(address[0], functools.partial(_reset, accepted))
             wait = Wait.HANDSHAKE if self._tls is not None else Wait.FIRST_REQUEST
             if self.connections.enter(connection, wait):
                 fresh.append((connection, accepted))
@@ -199,7 +199,7 @@ class _BoundedServer:
         self._loop.remove_reader(descriptor)
         _reset(accepted)
 
-    def _begin(self, connection: Connection, accepted: socket.socket) -> None:
+    def _begin(self, connection: ClientConnection, accepted: socket.socket) -> None:
         """The first byte has arrived, or the client has gone."""
         if self._begun >= _BEGUN_AT_ONCE and not self.connections.holds_few(connection):
             # The loop tells of it again.
@@ -296,7 +296,9 @@ class _Handler(web.RequestHandler):
 
     __slots__ = ("_answering", "_body", "_bounded", "_connection", "_unasked", "_unread")
 
-    def __init__(self, bounded: _BoundedServer, manager: web.Server, connection: Connection, **settings: Any) -> None:
+    def __init__(
+        self, bounded: _BoundedServer, manager: web.Server, connection: ClientConnection, **settings: Any
+    ) -> None:
         super().__init__(manager, **settings)
         self._bounded, self._connection = bounded, connection
         self._answering = False
@@ -420,7 +422,7 @@ class Drop(enum.StrEnum):
     MALFORMED = "malformed"
 
 
-class Connection:
+class ClientConnection:
     """One connection, from the moment it is accepted. `close` ends it at once; its owner replaces it as it grows up."""
 
     __slots__ = ("address", "client", "close", "since", "wait")
@@ -439,8 +441,8 @@ class _Client:
 
     def __init__(self) -> None:
         self.number = 0
-        self.waiting: dict[Connection, None] = {}
-        self.unproven: dict[Connection, None] = {}
+        self.waiting: dict[ClientConnection, None] = {}
+        self.unproven: dict[ClientConnection, None] = {}
 
 
 class Connections:
@@ -457,18 +459,18 @@ class Connections:
     def __init__(
         self,
         limits: ConnectionLimits,
-        on_drop: Callable[[Connection, Drop, str], None],
+        on_drop: Callable[[ClientConnection, Drop, str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`on_drop` is told of each connection that is not served to its end, with the reason in words."""
         self._limits, self._on_drop, self._clock = limits, on_drop, clock
         self._clients: dict[str, _Client] = {}
-        self._open: set[Connection] = set()
+        self._open: set[ClientConnection] = set()
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def enter(self, connection: Connection, wait: Wait) -> bool:
+    def enter(self, connection: ClientConnection, wait: Wait) -> bool:
         """Take in a new connection, for which another may have to go; False where none can."""
         client, (total, per_address) = self._clients.get(connection.client), self._limits
         if per_address is not None and client is not None and client.number >= per_address:
@@ -497,12 +499,12 @@ class Connections:
             chosen = max(clients, key=lambda client: client.number)
         return self._drop_one_of(chosen, reason, words)
 
-    def holds_few(self, connection: Connection) -> bool:
+    def holds_few(self, connection: ClientConnection) -> bool:
         """Tell whether its client has no more than a few connections."""
         client = self._clients.get(connection.client)
         return client is not None and client.number <= _FEW
 
-    def wait_for(self, connection: Connection, wait: Wait | None) -> None:
+    def wait_for(self, connection: ClientConnection, wait: Wait | None) -> None:
         """Note what its client has to do now; None: nothing, as the server is at work."""
         if connection not in self._open:
             return
@@ -514,7 +516,7 @@ class Connections:
         if wait is Wait.HANDSHAKE or wait is Wait.FIRST_REQUEST:
             client.unproven[connection] = None
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: ClientConnection) -> None:
         """Forget a connection that has ended; one that is not known is no error."""
         if connection in self._open:
             self._open.discard(connection)
@@ -524,7 +526,7 @@ class Connections:
             if not client.number:
                 del self._clients[connection.client]
 
-    def drop(self, connection: Connection, reason: Drop, words: str) -> None:
+    def drop(self, connection: ClientConnection, reason: Drop, words: str) -> None:
         """End a connection that is not to be served any further; one that is not known is no error."""
         if connection in self._open:
             self._end(connection)
@@ -556,11 +558,11 @@ class Connections:
         self.drop(chosen, reason, words)
         return True
 
-    def _end(self, connection: Connection) -> None:
+    def _end(self, connection: ClientConnection) -> None:
         self.leave(connection)
         connection.close()
 
-    def _end_wait(self, client: _Client, connection: Connection) -> None:
+    def _end_wait(self, client: _Client, connection: ClientConnection) -> None:
         # What waits anew goes to the end: the order is that of the times.
         client.waiting.pop(connection, None)
         client.unproven.pop(connection, None)

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from scheduler.observe.series import Counters, Distribution, Histograms
+from scheduler.observe.series import CounterFamily, Distribution, Histograms
 
 _SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 _BYTES = (64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0, 16777216.0)
@@ -35,7 +35,7 @@ class ClientMetrics:
         def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histograms:
             return Histograms(f"rest_client_{name}", text, buckets, ("verb", "host"), registry)
 
-        self.requests = Counters(
+        self.requests = CounterFamily(
             "rest_client_requests_total",
             "Requests to the API server, by HTTP status; code <error> stands for no answer",
             ("code", "method", "host"),
@@ -45,7 +45,7 @@ class ClientMetrics:
         self.request_size = histogram("request_size_bytes", "Size of a request's body", _BYTES)
         self.response_size = histogram("response_size_bytes", "Size of an answer's body", _BYTES)
         self.rate_limiter = histogram("rate_limiter_duration_seconds", "Wait for the client's rate limit", _SECONDS)
-        self.transports = Counters(
+        self.transports = CounterFamily(
             "rest_client_transport_create_calls_total",
             "Connection pools asked for by our clients: miss (a new one), hit (one that was there)",
             ("result",),

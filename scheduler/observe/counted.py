@@ -10,14 +10,14 @@ _SECONDS: Final = 10.0
 _MAX_REASON: Final = 120
 
 
-class Report(Protocol):
+class CountReport(Protocol):
     """Takes a counted event, as `structlog`'s methods do."""
 
     def __call__(self, event: str, /, *, count: int, address: str, reason: str) -> object:
         """Log that it happened `count` times since the last line about it, the last time by `address`."""
 
 
-def in_words(say: Callable[[str], object]) -> Report:
+def in_words(say: Callable[[str], object]) -> CountReport:
     """Return what reports in one sentence, for a log of plain lines."""
 
     def report(event: str, /, *, count: int, address: str, reason: str) -> None:
@@ -26,7 +26,7 @@ def in_words(say: Callable[[str], object]) -> Report:
     return report
 
 
-class _Event:
+class _CountedEvent:
     __slots__ = ("address", "count", "reason", "said_at")
 
     def __init__(self) -> None:
@@ -37,9 +37,9 @@ class _Event:
 class CountedEvents:
     """One line per event and 10 s, the first at once. The owner calls `flush` every second or so, and at the end."""
 
-    def __init__(self, report: Report, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, report: CountReport, clock: Callable[[], float] = time.monotonic) -> None:
         self._report, self._clock = report, clock
-        self._events: dict[str, _Event] = {}
+        self._events: dict[str, _CountedEvent] = {}
 
     def note(self, event: str, address: str, reason: str) -> None:
         """Count an event.
@@ -49,7 +49,7 @@ class CountedEvents:
             address: who caused it.
             reason: what was wrong; may hold what a stranger sent.
         """
-        noted = self._events.setdefault(event, _Event())
+        noted = self._events.setdefault(event, _CountedEvent())
         noted.count, noted.address, noted.reason = noted.count + 1, address, reason
         self._say_if_due(event, noted)
 
@@ -60,7 +60,7 @@ class CountedEvents:
                 noted.said_at = -_SECONDS
             self._say_if_due(event, noted)
 
-    def _say_if_due(self, event: str, noted: _Event) -> None:
+    def _say_if_due(self, event: str, noted: _CountedEvent) -> None:
         now = self._clock()
         if not noted.count or now - noted.said_at < _SECONDS:
             return

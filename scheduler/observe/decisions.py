@@ -29,8 +29,8 @@ from scheduler import __version__
 from scheduler.answers import Document, NodeLoadReport
 from scheduler.catalog import HANDOVER_PATH
 from scheduler.observe.answers import (
-    Answers,
     ChosenQuestion,
+    EndpointSources,
     HandedOverAnswer,
     HandoverSource,
     NodeQuestion,
@@ -54,7 +54,7 @@ class _QueryError(ValueError):
 class DecisionEndpoints:
     """Answers that the scheduling loop gives."""
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: EndpointSources) -> None:
         self._answers = answers
 
     def add_to(self, application: web.Application) -> None:
@@ -181,7 +181,7 @@ class HandoverEndpoint:
 class NodeLoadEndpoint:
     """Answers from the node table, which the scheduling loop owns."""
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: EndpointSources) -> None:
         self._answers = answers
 
     def add_to(self, application: web.Application) -> None:

@@ -17,15 +17,15 @@ from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from scheduler.catalog import HANDOVER_PATH
-from scheduler.observe.answers import Answers
+from scheduler.observe.answers import EndpointSources
 from scheduler.observe.authorization import TOO_MANY, Authorizer
 from scheduler.observe.clients import user_of
 from scheduler.observe.decisions import DecisionEndpoints, HandoverEndpoint, NodeLoadEndpoint
 from scheduler.observe.health import FailureLog, HealthMetrics, report
-from scheduler.observe.pages import Page, ProcessStatus, flags_page
+from scheduler.observe.pages import DebugPage, ProcessStatus, flags_page
 from scheduler.observe.pprof import ProfilingEndpoints
 from scheduler.observe.resources import resource_metrics
-from scheduler.observe.series import Shown
+from scheduler.observe.series import VisibleMetrics
 
 log = structlog.get_logger(component="serving")
 
@@ -40,13 +40,15 @@ def _log_check(endpoint: str, check: str, reason: str | None) -> None:
 class Endpoints:
     """The handlers behind one server."""
 
-    def __init__(self, answers: Answers, authorizer: Authorizer, handover_authorizer: Authorizer | None = None) -> None:
+    def __init__(
+        self, answers: EndpointSources, authorizer: Authorizer, handover_authorizer: Authorizer | None = None
+    ) -> None:
         """`handover_authorizer` knows the tokens of the other replicas; needed with `answers.handover`."""
         self._answers = answers
         self._authorizer = authorizer
         self._handover_authorizer = handover_authorizer
         self._failures = FailureLog(_log_check)
-        self._shown = Shown(answers.registry, answers.disabled_metrics, answers.metric_levels)
+        self._shown = VisibleMetrics(answers.registry, answers.disabled_metrics, answers.metric_levels)
         # Each holds all pods in memory once more.
         self._one_report = asyncio.Semaphore(1)
         self._health_metrics = HealthMetrics(answers.started)
@@ -170,7 +172,7 @@ def _matches(path: str, allowed: str) -> bool:
     return path.startswith(allowed[:-1]) if allowed.endswith("*") else path == allowed
 
 
-def _answer_page(page: Page) -> web.Response:
+def _answer_page(page: DebugPage) -> web.Response:
     headers = {"Content-Type": page.media_type, **({"Warning": page.warning} if page.warning else {})}
     return web.Response(status=page.status, body=page.text.encode(), headers=headers)
 

@@ -12,7 +12,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from scheduler.observe.clientmetrics import ClientMetrics
 from scheduler.observe.processmetrics import BuildInfo, NetworkCollector
-from scheduler.observe.series import Counters, Histograms, MirroredCounters, exponential
+from scheduler.observe.series import CounterFamily, Histograms, MirroredCounters, exponential
 from scheduler.observe.workqueue import WorkQueueMetrics
 
 _FAST = exponential(0.00001, 1.5, 20)
@@ -39,10 +39,10 @@ class _Factory:
     def counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self._registry)
 
-    def counters(self, name: str, text: str, *labels: str) -> Counters:
-        return Counters(name, text, labels, self._registry)
+    def counters(self, name: str, text: str, *labels: str) -> CounterFamily:
+        return CounterFamily(name, text, labels, self._registry)
 
-    def mirrored(self, name: str, text: str, counted: Counters, label: tuple[str, str]) -> MirroredCounters:
+    def mirrored(self, name: str, text: str, counted: CounterFamily, label: tuple[str, str]) -> MirroredCounters:
         return MirroredCounters(name, text, counted, label, self._registry)
 
     def histograms(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histograms:

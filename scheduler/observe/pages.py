@@ -29,7 +29,7 @@ _PATHS: Final = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/ready
 """What upstream names, whatever else it serves."""
 
 
-class Page(NamedTuple):
+class DebugPage(NamedTuple):
     """An answer: status, media type with its parameters, text, and the header Warning, if any."""
 
     status: int
@@ -49,7 +49,7 @@ class ProcessStatus(Struct, frozen=True):
     started: datetime
     behaves_as: str
 
-    def page(self, accept: str, now: datetime) -> Page:
+    def page(self, accept: str, now: datetime) -> DebugPage:
         """Return `/statusz` in the form that the client accepts; `now` is in UTC."""
         seconds = max(int((now - self.started).total_seconds()), 0)
         versions = (f"python{platform.python_version()}", f"{self.behaves_as}.0+secondary-scheduler-{__version__}")
@@ -73,7 +73,7 @@ class ProcessStatus(Struct, frozen=True):
         return _page("Statusz", accept, [f"{name}: {value}" for name, value in lines.items()], document)
 
 
-def flags_page(flags: Mapping[str, str], accept: str, *, text_only: bool = False) -> Page:
+def flags_page(flags: Mapping[str, str], accept: str, *, text_only: bool = False) -> DebugPage:
     """Return `/flagz` in the form that the client accepts: values by the names of the flags.
 
     `text_only`: as up to 1.34, where it has another heading and no other form. Upstream's delimiter is chosen at random
@@ -82,13 +82,13 @@ def flags_page(flags: Mapping[str, str], accept: str, *, text_only: bool = False
     ordered = dict(sorted(flags.items()))
     if text_only:
         if _choose("", accept) is None:
-            return Page(406, "text/plain; charset=utf-8", f"{_TEXT_ONLY}\n")
+            return DebugPage(406, "text/plain; charset=utf-8", f"{_TEXT_ONLY}\n")
         lines = "".join(f"{name}={value}\n" for name, value in ordered.items())
-        return Page(200, "text/plain; charset=utf-8", f"\n{_COMPONENT} flags\n{_WARNING}\n\n{lines}")
+        return DebugPage(200, "text/plain; charset=utf-8", f"\n{_COMPONENT} flags\n{_WARNING}\n\n{lines}")
     return _page("Flagz", accept, [f"{name}={value}" for name, value in ordered.items()], {"flags": ordered})
 
 
-def _page(kind: str, accept: str, lines: list[str], document: Mapping[str, Any]) -> Page:
+def _page(kind: str, accept: str, lines: list[str], document: Mapping[str, Any]) -> DebugPage:
     chosen = _choose(kind, accept)
     if chosen is None:
         status = {
@@ -100,15 +100,15 @@ def _page(kind: str, accept: str, lines: list[str], document: Mapping[str, Any])
             "reason": "NotAcceptable",
             "code": 406,
         }
-        return Page(406, "application/json", json.dumps(status, indent=2))
+        return DebugPage(406, "application/json", json.dumps(status, indent=2))
     media_type, version = chosen
     if media_type == "text/plain":
         text = "\n".join(("", f"{_COMPONENT} {kind.lower()}", _WARNING, "", *lines, ""))
-        return Page(200, "text/plain; charset=utf-8", text)
+        return DebugPage(200, "text/plain; charset=utf-8", text)
     whole = {"kind": kind, "apiVersion": f"{_GROUP}/{version}", "metadata": {"name": _COMPONENT}, **document}
     # JSON is YAML, too.
     warning = f"This version of the {kind.lower()} endpoint is deprecated. Please use a newer version."
-    return Page(
+    return DebugPage(
         200,
         f"{media_type};g={_GROUP};v={version};as={kind}",
         json.dumps(whole, indent=2),

@@ -11,8 +11,8 @@ from typing import Final
 
 from aiohttp import web
 
-from scheduler.observe.answers import Answers
-from scheduler.observe.profiling import MAX_SECONDS, Profile, sample_stacks, show_stacks, thread_stacks
+from scheduler.observe.answers import EndpointSources
+from scheduler.observe.profiling import MAX_SECONDS, StackProfile, sample_stacks, show_stacks, thread_stacks
 
 _DEFAULT_SECONDS: Final = 30.0
 _GO_ONLY: Final = ("allocs", "block", "heap", "mutex", "symbol", "threadcreate", "trace")
@@ -28,7 +28,7 @@ profile: CPU time by stack; seconds says for how long, 60 at most. Read it with 
 class ProfilingEndpoints:
     """What `--profiling` serves: `cmdline`, `goroutine` and `profile`; what only Go has is not found."""
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: EndpointSources) -> None:
         self._answers = answers
         self._sampling = False
 
@@ -63,7 +63,7 @@ class ProfilingEndpoints:
             stacks |= await self._answers.gauges.ask(self._answers.loop_stacks)
         if request.query.get("debug", "0") != "0":
             return web.Response(text=show_stacks(stacks))
-        profile = Profile()
+        profile = StackProfile()
         for stack in stacks.values():
             profile.add(stack)
         return _download("goroutine", profile.encoded("goroutine", time.time_ns(), 0.0))

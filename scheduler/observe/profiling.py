@@ -68,9 +68,11 @@ def show_stacks(stacks: Mapping[str, Stack]) -> str:
     return "\n".join(lines)
 
 
-def sample_stacks(seconds: float, stopped: threading.Event, clock: Callable[[], float] = time.monotonic) -> Profile:
+def sample_stacks(
+    seconds: float, stopped: threading.Event, clock: Callable[[], float] = time.monotonic
+) -> StackProfile:
     """Sample the stacks of all other threads for some seconds, or until `stopped`; blocks the calling thread."""
-    profile = Profile(_INTERVAL_SECONDS)
+    profile = StackProfile(_INTERVAL_SECONDS)
     own = threading.get_ident()
     used: dict[int, int] = {}
     ends = clock() + seconds
@@ -95,7 +97,7 @@ def _cpu_nanoseconds(native_id: int | None) -> int | None:
         return None
 
 
-class Profile:
+class StackProfile:
     """Samples by stack, and their form for pprof."""
 
     def __init__(self, interval_seconds: float = 0.0) -> None:

@@ -97,7 +97,7 @@ class _Family(Collector, Generic[S]):
     def _family(self) -> Metric: ...
 
 
-class Counters(_Family[Count]):
+class CounterFamily(_Family[Count]):
     """A counter with labels, or without any."""
 
     kind = "counter"
@@ -120,11 +120,11 @@ class Counters(_Family[Count]):
         yield family
 
 
-class MirroredCounters(Counters):
+class MirroredCounters(CounterFamily):
     """A counter that shows another one with one more label, whose value never changes: counting costs nothing more."""
 
     def __init__(
-        self, name: str, text: str, counted: Counters, label: tuple[str, str], registry: CollectorRegistry | None
+        self, name: str, text: str, counted: CounterFamily, label: tuple[str, str], registry: CollectorRegistry | None
     ) -> None:
         self._counted, self._value = counted, label[1]
         super().__init__(name, text, (*counted.label_names, label[0]), registry)
@@ -178,7 +178,7 @@ _UPSTREAMS = ("scheduler_", "rest_client_", "workqueue_", "leader_election_", "k
 """How the names of upstream's own metrics begin, whose help texts say how stable they are."""
 
 
-class Shown(CollectorRegistry):
+class VisibleMetrics(CollectorRegistry):
     """A registry without the metrics that nobody wants to see (`--disabled-metrics`), with upstream's help texts' mark
     of how stable a metric is: as `levels` says, else ALPHA."""
 

@@ -17,7 +17,7 @@ import structlog
 
 from scheduler.catalog import HANDOVER_AUDIENCE
 from scheduler.connectionlimits import DEFAULT_LIMITS, ConnectionLimits
-from scheduler.observe.answers import Answers
+from scheduler.observe.answers import EndpointSources
 
 log = structlog.get_logger(component="serving")
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 # what upstream's --bind-address means by them
@@ -37,7 +37,7 @@ class Server:
         port: int,
         share_port: bool = False,
         make_tls: Callable[[], ssl.SSLContext],
-        answers: Answers,
+        answers: EndpointSources,
         limits: ConnectionLimits = DEFAULT_LIMITS,
         on_serving: Callable[[], None] = lambda: None,
         on_drop: Callable[[str], None] = lambda _: None,

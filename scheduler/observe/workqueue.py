@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from scheduler.observe.series import Counters, Histograms, exponential
+from scheduler.observe.series import CounterFamily, Histograms, exponential
 
 _BUCKETS = exponential(10e-9, 10, 10)
 
@@ -19,8 +19,8 @@ class WorkQueueMetrics:
         def gauge(name: str, text: str) -> Gauge:
             return Gauge(f"workqueue_{name}", text, ("name",), registry=registry)
 
-        def counters(name: str, text: str) -> Counters:
-            return Counters(f"workqueue_{name}", text, ("name",), registry)
+        def counters(name: str, text: str) -> CounterFamily:
+            return CounterFamily(f"workqueue_{name}", text, ("name",), registry)
 
         def histograms(name: str, text: str) -> Histograms:
             return Histograms(f"workqueue_{name}", text, _BUCKETS, ("name",), registry)

@@ -73,7 +73,7 @@ class QueuedPod(Struct, eq=False):
         return self.unschedulable_plugins | self.pending_plugins
 
 
-class Group(NamedTuple):
+class RejectedGroup(NamedTuple):
     """Pods of a scheduler name that one plugin rejected or gates, and that await a name; "" for whatever they await."""
 
     scheduler: str
@@ -84,11 +84,11 @@ class Group(NamedTuple):
 class Parked:
     """The pods, in the order in which they came. A pod is in every group that `groups_of` tells of it at `put`."""
 
-    def __init__(self, groups_of: Callable[[QueuedPod], Iterable[Group]]) -> None:
+    def __init__(self, groups_of: Callable[[QueuedPod], Iterable[RejectedGroup]]) -> None:
         self._groups_of = groups_of
         self._pods: dict[str, QueuedPod] = {}
-        self._filed: dict[str, Sequence[Group]] = {}
-        self._groups: dict[Group, dict[str, QueuedPod]] = {}
+        self._filed: dict[str, Sequence[RejectedGroup]] = {}
+        self._groups: dict[RejectedGroup, dict[str, QueuedPod]] = {}
         self._by_plugin: Counter[tuple[str, str]] = Counter()
 
     def __len__(self) -> int:
@@ -124,14 +124,14 @@ class Parked:
         """Tell whether a pod of a scheduler name is here that a plugin rejected or gates."""
         return (scheduler, plugin) in self._by_plugin
 
-    def of(self, groups: Iterable[Group]) -> list[QueuedPod]:
+    def of(self, groups: Iterable[RejectedGroup]) -> list[QueuedPod]:
         """Return the pods of any of the groups, each once."""
         members = [pods for group in dict.fromkeys(groups) if (pods := self._groups.get(group))]
         if len(members) < 2:
             return list(members[0].values()) if members else []
         return list({uid: queued for pods in members for uid, queued in pods.items()}.values())
 
-    def count(self, groups: Iterable[Group]) -> int:
+    def count(self, groups: Iterable[RejectedGroup]) -> int:
         """Return how many pods the groups have; one that is in several is counted for each."""
         return sum(len(self._groups.get(group, ())) for group in groups)
 
@@ -151,7 +151,7 @@ POD_POPPED = "PodPopped"
 """Upstream's label for a pod in the list of events."""
 
 
-class _Event(NamedTuple):
+class _InFlightEvent(NamedTuple):
     event: ClusterEvent
     old: Any
     new: Any
@@ -162,7 +162,7 @@ class InFlight:
     none is."""
 
     def __init__(self) -> None:
-        self._events: list[_Event] = []
+        self._events: list[_InFlightEvent] = []
         self._offset = 0
         self._starts: dict[str, int] = {}
 
@@ -187,9 +187,9 @@ class InFlight:
     def record(self, event: ClusterEvent, old: Any, new: Any) -> None:
         """Keep an event for the pods in flight."""
         if self._starts:
-            self._events.append(_Event(event, old, new))
+            self._events.append(_InFlightEvent(event, old, new))
 
-    def finish(self, uid: str) -> Iterator[_Event]:
+    def finish(self, uid: str) -> Iterator[_InFlightEvent]:
         """End a pod's flight; returns the events since it began."""
         start = self._starts.pop(uid, None)
         if start is None:

@@ -14,7 +14,7 @@ _MAX_SUMS = 1024
 """Domain sums kept at once in one `SumPool`: 40 KB each for host names of 5,000 nodes."""
 
 
-class _Sums:
+class _TallySums:
     """Sums of one tally per domain of one key, on one set of nodes."""
 
     __slots__ = ("codes", "counts", "nodes", "topology")
@@ -71,7 +71,7 @@ class Tally:
     def __init__(self, pool: SumPool) -> None:
         self.rows: dict[int, int] = {}
         self.total = 0
-        self._sums: dict[Hashable, _Sums] = {}
+        self._sums: dict[Hashable, _TallySums] = {}
         self._pool = pool
 
     def add(self, row: int, amount: int, topology: int) -> None:
@@ -123,8 +123,8 @@ class Tally:
         rows = np.fromiter(self.rows.keys(), dtype=np.intp, count=number)
         return rows, np.fromiter(self.rows.values(), dtype=np.int64, count=number)
 
-    def _summed(self, codes: RowArray, domains: int, nodes: NodeSet | None, topology: int) -> _Sums:
-        sums = _Sums(codes, domains, nodes, topology)
+    def _summed(self, codes: RowArray, domains: int, nodes: NodeSet | None, topology: int) -> _TallySums:
+        sums = _TallySums(codes, domains, nodes, topology)
         if self.rows:
             rows, counts = self._arrays()
             inside = codes[rows] >= 0

@@ -44,7 +44,7 @@ class _CountedTerm:
         self.always = term.selector.matches({})
 
 
-class _Match(NamedTuple):
+class _TermMatch(NamedTuple):
     """A term that means a pod; of a bundle, `times` terms of a kind and topology key whose weights are added up."""
 
     tally: Tally
@@ -53,7 +53,7 @@ class _Match(NamedTuple):
     times: int = 1
 
 
-_Matches = dict[tuple[Tally, TermKind, str | AffinityTerm], _Match]
+_Matches = dict[tuple[Tally, TermKind, str | AffinityTerm], _TermMatch]
 
 
 class _Scope:
@@ -113,8 +113,8 @@ def _add(matches: _Matches, counted: _CountedTerm, times: int) -> None:
     key = (counted.tally, counted.kind, counted.term.topology_key if counted.bundled else counted.term)
     previous = matches.get(key)
     if previous is None:
-        previous = _Match(counted.tally, counted.term, 0, 0)
-    match = _Match(previous.tally, previous.term, previous.weight + times * counted.weight, previous.times + times)
+        previous = _TermMatch(counted.tally, counted.term, 0, 0)
+    match = _TermMatch(previous.tally, previous.term, previous.weight + times * counted.weight, previous.times + times)
     if match.times:
         matches[key] = match
     else:
@@ -135,7 +135,7 @@ class TermTallies:
         self._idle = 0
         self._version = 0
         self.bundled = 0
-        self._answers: dict[tuple[str, frozenset[tuple[str, str]]], dict[TermKind, tuple[_Match, ...]]] = {}
+        self._answers: dict[tuple[str, frozenset[tuple[str, str]]], dict[TermKind, tuple[_TermMatch, ...]]] = {}
         self._answers_for = (-1, -1, -1)
 
     def __bool__(self) -> bool:
@@ -161,7 +161,7 @@ class TermTallies:
         if self._idle > _MAX_IDLE and 2 * self._idle > len(self._terms):
             self._prune()
 
-    def matching(self, pod: PodInfo, kind: TermKind) -> Iterable[_Match]:
+    def matching(self, pod: PodInfo, kind: TermKind) -> Iterable[_TermMatch]:
         """Return the terms of a kind that mean a pod."""
         versions = (self._version, self._table.label_keys, self._objects.generation("Namespace"))
         if versions != self._answers_for or len(self._answers) > _MAX_ANSWERS:
@@ -173,9 +173,9 @@ class TermTallies:
             answer = self._answers[key] = self._meaning(pod)
         return answer[kind]
 
-    def _meaning(self, pod: PodInfo) -> dict[TermKind, tuple[_Match, ...]]:
+    def _meaning(self, pod: PodInfo) -> dict[TermKind, tuple[_TermMatch, ...]]:
         labels = namespace_labels(self._objects, pod.namespace)
-        by_kind: dict[TermKind, list[_Match]] = {kind: [] for kind in TermKind}
+        by_kind: dict[TermKind, list[_TermMatch]] = {kind: [] for kind in TermKind}
         for (namespaces, selector, _), scope in self._scopes.items():
             if pod.namespace not in namespaces and not selector.matches(labels):
                 continue

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from scheduler.framework import FEW_PARTS, ClusterEvent, Concern, Hint, HintRegistration, PodInfo
-from scheduler.state.queued import Group, Parked, QueuedPod, QueueObserver, Requeue
+from scheduler.state.queued import Parked, QueuedPod, QueueObserver, RejectedGroup, Requeue
 
 Hints = Mapping[str, Mapping[str, tuple[HintRegistration, ...]]]
 """scheduler name -> plugin -> the events that may help a pod the plugin rejected."""
@@ -56,16 +56,16 @@ class Waking:
                     by_scheduler[scheduler] = matching
         return by_scheduler
 
-    def groups_of(self, queued: QueuedPod) -> Iterator[Group]:
+    def groups_of(self, queued: QueuedPod) -> Iterator[RejectedGroup]:
         """Yield the groups under which a rejected or gated pod is found by the events that may help it."""
         scheduler = queued.pod.scheduler_name
         for plugin in (queued.gating_plugin,) if queued.gated else queued.rejectors:
             concerns = self._concerns.get((scheduler, plugin), ())
             if not concerns or not queued.gated or queued.may_pass:
-                yield Group(scheduler, plugin)
+                yield RejectedGroup(scheduler, plugin)
             for concern in concerns:
                 for name in _awaited(concern, queued.pod):
-                    yield Group(scheduler, plugin, name)
+                    yield RejectedGroup(scheduler, plugin, name)
 
     def concerned(self, parked: Parked, event: ClusterEvent, old: Any, new: Any) -> list[QueuedPod]:
         """Return the waiting pods that an event may help; the hints look closer."""
@@ -77,9 +77,9 @@ class Waking:
         concerned = (self._groups_for(parked, *change) for change in changes)
         return sum(len(parked) if groups is None else parked.count(groups) for groups in concerned)
 
-    def _groups_for(self, parked: Parked, event: ClusterEvent, old: Any, new: Any) -> list[Group] | None:
+    def _groups_for(self, parked: Parked, event: ClusterEvent, old: Any, new: Any) -> list[RejectedGroup] | None:
         """Return the groups of waiting pods that an event may help; None where a plugin cannot tell."""
-        groups: list[Group] = []
+        groups: list[RejectedGroup] = []
         if not parked:
             return groups
         for scheduler, plugins in self.registrations_for(event).items():
@@ -90,10 +90,10 @@ class Waking:
                 for concern in dict.fromkeys([registration.concern for registration in registrations]):
                     try:
                         if concern is None or concern.helps_all(old, new):
-                            groups.append(Group(scheduler, plugin))
+                            groups.append(RejectedGroup(scheduler, plugin))
                         if concern is not None:
                             names = (*concern.named(old, new), _UNKNOWN)
-                            groups += [Group(scheduler, plugin, name) for name in names]
+                            groups += [RejectedGroup(scheduler, plugin, name) for name in names]
                     except Exception:
                         return None
         return groups

@@ -24,7 +24,7 @@ from scheduler.kube.client import ClientConfig
 from scheduler.load import (
     METRICS_SERVER,
     WATCHER,
-    Collector,
+    LoadCollector,
     LoadSettings,
     LoadStatus,
     configured_sources,
@@ -214,7 +214,7 @@ class WatcherService:
         self._reading: LoadReading | None = None
         self._ready = False
         self._stop = asyncio.Event()
-        self._collector: Collector | None = None
+        self._collector: LoadCollector | None = None
         self._reported: tuple[bool, str] = (True, "")
         self._rejected: frozenset[str] = frozenset()
         self.port = 0
@@ -254,7 +254,7 @@ class WatcherService:
         """Stop serving."""
         self._stop.set()
 
-    def _new_collector(self, say: Say) -> Collector:
+    def _new_collector(self, say: Say) -> LoadCollector:
         settings = self._settings
         # Its sources need no API server: `source_of` refuses the one that does.
         source = load_source(self._key, settings, ClientConfig(server="https://unused.invalid"))
@@ -272,7 +272,7 @@ class WatcherService:
             self._reading = reading
             self._ready = self._ready or bool(reading.fresh_loads(time.time(), settings.max_age_seconds))
 
-        return Collector(
+        return LoadCollector(
             source,
             refresh_seconds=settings.refresh_seconds,
             max_age_seconds=settings.max_age_seconds,

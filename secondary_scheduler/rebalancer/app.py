@@ -32,7 +32,7 @@ from scheduler.kube.client import ClientConfig, ConfigError, EtcdRestores, KubeC
 from scheduler.kube.lease import LeaseElector, LeaseSettings
 from scheduler.load import (
     MAX_BYTES,
-    Collector,
+    LoadCollector,
     LoadSettings,
     configured_sources,
     load_source,
@@ -174,7 +174,7 @@ class _RebalancerProcess:
             self._elector.is_leader,
             self._usage,
         )
-        self._collector = Collector(
+        self._collector = LoadCollector(
             load_source(setup.source, setup.load, config, self._cluster.capacity_of, self._cluster.node_count),
             refresh_seconds=setup.load.refresh_seconds,
             max_age_seconds=setup.load.max_age_seconds,

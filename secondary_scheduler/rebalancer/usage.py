@@ -12,12 +12,12 @@ from msgspec import Struct
 from scheduler.kube.client import KubeClient, KubeError, ResponseTooLarge, api_path
 from scheduler.load import (
     MAX_BYTES,
-    Answer,
     AnswerDecoder,
     AnswerError,
+    LoadAnswer,
     LoadError,
     PodSeriesSource,
-    PodUses,
+    PodUsage,
     max_bytes,
 )
 from secondary_scheduler.rebalancer.cluster import WatchedCluster
@@ -67,7 +67,7 @@ class UsageReader:
     async def _pod_series(self) -> Mapping[str, PodUsage]:
         if self._series is None:
             return {}
-        problem, uses = "", PodUses({})
+        problem, uses = "", PodUsage({})
         try:
             uses = await asyncio.to_thread(self._series.read)
         except LoadError as error:
@@ -109,7 +109,7 @@ class UsageReader:
 
 
 def _usages(body: bytes, most: int) -> tuple[dict[str, PodUsage], str]:
-    answer: Answer[_UsageList, PodMetrics] = _PODS.decode(body, most)
+    answer: LoadAnswer[_UsageList, PodMetrics] = _PODS.decode(body, most)
     rejected, reason = answer.rejected, answer.reason
     usage: dict[str, PodUsage] = {}
     for _, metrics in answer.samples:

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tools import olm_bundle
-from tools.olm_bundle import CHANNEL, PACKAGE, Release
+from tools.olm_bundle import CHANNEL, PACKAGE, BundleRelease
 
 UPSTREAM_PACKAGE = "openshift-secondary-scheduler-operator"
 UPSTREAM_VERSION = "secondaryscheduleroperator.v1.5.0"
@@ -19,9 +19,9 @@ def with_upstreams_package(directory: Path, opm: Path) -> Path:
     What is tried with the latter is how a package of that name is subscribed to, installed and removed, not upstream's
     operator, whose bundle is in Red Hat's catalogue only.
     """
-    olm_bundle.write(directory, Release(), opm)
+    olm_bundle.write(directory, BundleRelease(), opm)
     renamed = directory / "renamed"
-    for path, content in olm_bundle.bundle(Release()).items():
+    for path, content in olm_bundle.bundle(BundleRelease()).items():
         if content.get("kind") == "ClusterServiceVersion":
             content["metadata"]["name"] = UPSTREAM_VERSION
             content["spec"]["version"] = UPSTREAM_VERSION.partition(".v")[2]

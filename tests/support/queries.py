@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from components._dashboard import dashboard
 from components.alerts import alert_rules, recorded
 from scheduler.observe import Metrics as SchedulerMetrics
-from scheduler.observe.series import Counters, Histograms
+from scheduler.observe.series import CounterFamily, Histograms
 from secondary_scheduler.operator.metrics import Metrics as OperatorMetrics
 from secondary_scheduler.rebalancer.metrics import RebalancerMetrics
 
@@ -113,7 +113,7 @@ def registered() -> dict[str, Metric]:
             if isinstance(metric, MetricWrapperBase):
                 name = metric._name + "_total" * (metric._type == "counter")
                 metrics[name] = Metric(str(metric._type), _stored(metric._labelnames))
-            elif isinstance(metric, Counters | Histograms):
+            elif isinstance(metric, CounterFamily | Histograms):
                 metrics[metric.name] = Metric(str(metric.kind), _stored(metric.label_names))
     return metrics
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from devcluster import releases
 from devcluster.errors import SpecError
-from devcluster.progress import Reporter
+from devcluster.progress import ProgressReporter
 from tests.upstream import page, running
 from tests.upstream.command import add_mode, add_options, carry_out, judge, pattern
 from tests.upstream.results import Results
@@ -71,7 +71,7 @@ def _chosen_packages(source: Source, names: str) -> list[str]:
     return packages
 
 
-def _run(options: argparse.Namespace, report: Reporter, results: Results, logs: Path) -> list[str]:
+def _run(options: argparse.Namespace, report: ProgressReporter, results: Results, logs: Path) -> list[str]:
     """Run what is chosen and not recorded; return the packages."""
     source = Source(options.suite, report)
     if options.built and not source.is_built(_named_packages(options.packages)):

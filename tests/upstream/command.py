@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from devcluster.errors import DevClusterError, SpecError
-from devcluster.progress import Reporter, reporter
+from devcluster.progress import ProgressReporter, reporter
 from tests.upstream.results import Results
 from tests.upstream.running import Side
 
@@ -49,7 +49,7 @@ def _modes(text: str) -> Sequence[Side]:
     return modes
 
 
-def carry_out(work: Callable[[Reporter, Path], None], logs: Path | None) -> int:
+def carry_out(work: Callable[[ProgressReporter, Path], None], logs: Path | None) -> int:
     """Do the work, which is given a directory for logs: this one, or a temporary one. Return 0, or the exit code of
     what kept it from its end, which is said in one line."""
     # As on Ctrl-C: what the work has started ends with it.

@@ -28,7 +28,7 @@ from devcluster.cluster import LocalCluster
 from devcluster.ports import LOOPBACK
 from devcluster.probes import https_ok
 from devcluster.processes import ServiceProcess
-from devcluster.progress import Reporter
+from devcluster.progress import ProgressReporter
 from devcluster.spec import ClusterSpec
 from devcluster.toolchain import binaries
 from tests.upstream import page
@@ -135,7 +135,7 @@ def _scheduler(stage: Stage, side: Side, logs: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _stage(package: Package, report: Reporter) -> Iterator[Stage]:
+def _stage(package: Package, report: ProgressReporter) -> Iterator[Stage]:
     kube_scheduler = binaries.ensure(["kube-scheduler"], report)["kube-scheduler"]
     with tempfile.TemporaryDirectory(prefix="upstream-") as root:
         spec = ClusterSpec(
@@ -166,7 +166,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _run(options: argparse.Namespace, report: Reporter, results: Results, logs: Path) -> None:
+def _run(options: argparse.Namespace, report: ProgressReporter, results: Results, logs: Path) -> None:
     """Run what is chosen and not recorded."""
     source = Source(suite_of("e2e", releases.release_of(releases.DEFAULT)), report)
     source.build([PACKAGE])

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from devcluster import releases
-from devcluster.progress import Reporter
+from devcluster.progress import ProgressReporter
 from devcluster.toolchain import binaries
 from tests.upstream import throughput, workloads
 from tests.upstream.command import add_options, carry_out, pattern
@@ -42,7 +42,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _run(options: argparse.Namespace, report: Reporter, results: Throughputs, logs: Path) -> list[str]:
+def _run(options: argparse.Namespace, report: ProgressReporter, results: Throughputs, logs: Path) -> list[str]:
     """Measure what is chosen and not recorded; return what ours did not end, and the Go scheduler did."""
     release = releases.release_of(releases.DEFAULT)
     source = Source(suite_of("scheduler_perf", release), report)

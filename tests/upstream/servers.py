@@ -10,7 +10,7 @@ from pathlib import Path
 from devcluster import ports, processes
 from devcluster.layout import Layout
 from devcluster.ports import LOOPBACK
-from devcluster.progress import Reporter
+from devcluster.progress import ProgressReporter
 from devcluster.services import control_plane
 from devcluster.state import StateDirectory
 from devcluster.toolchain import binaries
@@ -18,7 +18,7 @@ from tests.upstream.suites import PLUGINS, Suite
 
 
 @contextlib.contextmanager
-def servers_of(suite: Suite, report: Reporter) -> Iterator[Mapping[str, str]]:
+def servers_of(suite: Suite, report: ProgressReporter) -> Iterator[Mapping[str, str]]:
     """Yield the variables by which the tests find their servers."""
     if suite.module == PLUGINS:
         paths = binaries.ensure(["etcd", "kube-apiserver"], report, suite.release.minor)
@@ -34,7 +34,7 @@ def servers_of(suite: Suite, report: Reporter) -> Iterator[Mapping[str, str]]:
 
 
 @contextlib.contextmanager
-def _etcd_running(report: Reporter) -> Iterator[str]:
+def _etcd_running(report: ProgressReporter) -> Iterator[str]:
     """Start one below a temporary directory, yield its address, and end it again."""
     binary = binaries.ensure(["etcd"], report)["etcd"]
     with tempfile.TemporaryDirectory(prefix="upstream-") as root:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster.progress import Reporter
+from devcluster.progress import ProgressReporter
 from devcluster.state import cache_root
 from devcluster.toolchain import golang
 from tests.upstream import edits
@@ -37,7 +37,7 @@ class Source:
     """The edited copies for a suite, in a directory of its own. Its packages are compiled in a module of ours, which
     requires them."""
 
-    def __init__(self, suite: Suite, report: Reporter) -> None:
+    def __init__(self, suite: Suite, report: ProgressReporter) -> None:
         self._suite = suite
         self._report = report
         directory = suite.version if suite.module == KUBERNETES else f"{suite.name}-{suite.version}"

@@ -21,13 +21,13 @@ from rich.console import Console
 
 from devcluster.demo.elsewhere.configuration import SCHEDULER_NAME, cluster_objects
 from devcluster.demo.elsewhere.running import Check, InCluster, local_process
-from devcluster.demo.elsewhere.target import Target, TargetNode, refusal
+from devcluster.demo.elsewhere.target import TargetCluster, TargetNode, refusal
 from devcluster.demo.elsewhere.workload import (
     NEVER_STARTED,
-    Loads,
+    DemoLoads,
     MadeUpLoads,
     MeasuredLoads,
-    Workload,
+    PlacedPods,
     delete_namespace,
 )
 from devcluster.demo.moving import LoadMove
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     console = Console() if sys.stdout.isatty() else Console(width=140)
     try:
-        target = Target.of(options.kubeconfig, options.context)
+        target = TargetCluster.of(options.kubeconfig, options.context)
         demo = Demo(target, options.image, console)
         demo.describe()
         if not (options.yes or _agreed(console)):
@@ -87,7 +87,7 @@ def _agreed(console: Console) -> bool:
 class Demo:
     """The main job on a cluster that is not ours."""
 
-    def __init__(self, target: Target, image: str | None, console: Console) -> None:
+    def __init__(self, target: TargetCluster, image: str | None, console: Console) -> None:
         self._target, self._console = target, console
         self._name = f"{SCHEDULER_NAME}-{secrets.token_hex(3)}"
         self._image = image
@@ -129,20 +129,20 @@ class Demo:
             made_up = MadeUpLoads(self._nodes)
             serving = contextlib.nullcontext() if self._measured else made_up.served()
             with serving:
-                loads: Loads = self._measured or made_up
+                loads: DemoLoads = self._measured or made_up
                 with self._scheduler(loads) as check:
                     self._place(loads, check)
                     if not self._measured and len(self._nodes) > 1:
                         self._move(made_up)
 
-    def _scheduler(self, loads: Loads) -> AbstractContextManager[Check]:
+    def _scheduler(self, loads: DemoLoads) -> AbstractContextManager[Check]:
         if self._in_cluster:
             self._in_cluster.start(loads)
             return contextlib.nullcontext(self._in_cluster.check)
         return local_process(self._target, loads)
 
-    def _place(self, loads: Loads, check: Check) -> None:
-        workload = Workload(self._target.api, self._name, len(self._nodes))
+    def _place(self, loads: DemoLoads, check: Check) -> None:
+        workload = PlacedPods(self._target.api, self._name, len(self._nodes))
         cpu = loads.cpu()
         self._console.rule(f"The same {workload.count} pods, placed by the default scheduler and by ours", align="left")
         with reporter(self._console) as report:

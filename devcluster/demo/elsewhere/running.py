@@ -16,8 +16,8 @@ from kubernetes import client as kubernetes
 from kubernetes.client.exceptions import ApiException
 
 from devcluster.demo.elsewhere.configuration import cluster_objects, configuration, deployment
-from devcluster.demo.elsewhere.target import Target
-from devcluster.demo.elsewhere.workload import Loads
+from devcluster.demo.elsewhere.target import TargetCluster
+from devcluster.demo.elsewhere.workload import DemoLoads
 from devcluster.errors import ServiceError
 from devcluster.probes import wait_until
 from scheduler.kube.client import ClientConfig, ConfigError
@@ -31,7 +31,7 @@ Check = Callable[[], None]
 
 
 @contextlib.contextmanager
-def local_process(target: Target, loads: Loads) -> Iterator[Check]:
+def local_process(target: TargetCluster, loads: DemoLoads) -> Iterator[Check]:
     """Run this checkout's scheduler against the cluster while the block runs, with the context's credentials.
 
     Raises ServiceError: the context's login is one that the scheduler does not have.
@@ -118,7 +118,7 @@ class InCluster:
         self._rbac = kubernetes.RbacAuthorizationV1Api(api)
         self._name, self._image = name, image
 
-    def start(self, loads: Loads) -> None:
+    def start(self, loads: DemoLoads) -> None:
         """Create its objects and wait until it runs. Raises ServiceError, ApiException; call `remove` then, too."""
         roles, bindings = cluster_objects(self._name)
         for role in roles:

@@ -43,7 +43,7 @@ class TargetNode:
 
 
 @dataclass(frozen=True)
-class Target:
+class TargetCluster:
     """A context of a kubeconfig, and a client for it."""
 
     context: str
@@ -53,7 +53,7 @@ class Target:
     api: kubernetes.ApiClient
 
     @classmethod
-    def of(cls, kubeconfig: Path | None, context: str | None) -> Target:
+    def of(cls, kubeconfig: Path | None, context: str | None) -> TargetCluster:
         """Read the kubeconfig; nothing is asked of the cluster. Raises ClusterStateError."""
         file = str(kubeconfig) if kubeconfig else None
         configuration = kubernetes.Configuration()

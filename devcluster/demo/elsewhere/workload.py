@@ -37,7 +37,7 @@ NEVER_STARTED: dict[str, Any] = {
 }
 
 
-class Workload:
+class PlacedPods:
     """Pods in a namespace that exists, placed by one scheduler after another."""
 
     def __init__(self, api: kubernetes.ApiClient, namespace: str, nodes: int) -> None:
@@ -109,7 +109,7 @@ def delete_namespace(api: kubernetes.ApiClient, name: str, seconds: float = 120)
 _WINDOW_SECONDS = 60
 
 
-class Loads(Protocol):
+class DemoLoads(Protocol):
     """Where the scheduler reads loads, and what they are now."""
 
     def settings(self) -> dict[str, Any]:
@@ -127,11 +127,11 @@ class MeasuredLoads:
         self._nodes = nodes
 
     def settings(self) -> dict[str, Any]:
-        """See Loads."""
+        """See DemoLoads."""
         return {"metricProvider": {"type": "KubernetesMetricsServer"}}
 
     def cpu(self) -> dict[str, float]:
-        """See Loads; empty if the cluster does not serve metrics, or lacks those of a node."""
+        """See DemoLoads; empty if the cluster does not serve metrics, or lacks those of a node."""
         try:
             answer = self._custom.list_cluster_custom_object("metrics.k8s.io", "v1beta1", "nodes")
         except ApiException:
@@ -154,11 +154,11 @@ class MadeUpLoads:
         self._address = ""
 
     def settings(self) -> dict[str, Any]:
-        """See Loads."""
+        """See DemoLoads."""
         return {"watcherAddress": self._address}
 
     def cpu(self) -> dict[str, float]:
-        """See Loads."""
+        """See DemoLoads."""
         return dict(self._cpu)
 
     def nodes(self) -> dict[str, dict[str, Any]]:

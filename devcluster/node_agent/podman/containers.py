@@ -60,7 +60,7 @@ class ImageConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class ContainerPlacement:
     """What a container is started with that its pod does not say."""
 
     name: str
@@ -95,7 +95,9 @@ def command_line(image: ImageConfig, request: ContainerRequest, appended: Mappin
     return [*line, *appended.get(line[0], ())] if line else []
 
 
-def run_arguments(image: ImageConfig, request: ContainerRequest, line: Sequence[str], place: Placement) -> list[str]:
+def run_arguments(
+    image: ImageConfig, request: ContainerRequest, line: Sequence[str], place: ContainerPlacement
+) -> list[str]:
     """The arguments of ``podman run`` that start a container in the background.
 
     Raises ContainerConfigError for what podman cannot be told.
@@ -161,7 +163,7 @@ def _takes_from_secrets(container: Obj) -> bool:
     )
 
 
-def _labels(request: ContainerRequest, place: Placement) -> list[str]:
+def _labels(request: ContainerRequest, place: ContainerPlacement) -> list[str]:
     metadata = request.pod["metadata"]
     labels = {
         AGENT_LABEL: str(place.agent),
@@ -332,7 +334,7 @@ class _PodmanImage:
             raise NoSuchExecutableError("no command specified")
         name, files = request.container["name"], request.directory / "podman"
         attempt = uuid.uuid4().hex[:8]
-        place = Placement(
+        place = ContainerPlacement(
             name=container_name(request, attempt),
             agent=self.runtime.state_dir,
             env_file=files / f"{name}.env",
@@ -350,7 +352,7 @@ class _PodmanImage:
 class _StartableContainer:
     image: _PodmanImage
     request: ContainerRequest
-    place: Placement
+    place: ContainerPlacement
     environment: str
     arguments: tuple[str, ...]
 
@@ -375,7 +377,7 @@ class _StartableContainer:
 
 
 class _RunningContainer:
-    def __init__(self, runtime: PodmanContainers, name: str, place: Placement, image: ImageConfig) -> None:
+    def __init__(self, runtime: PodmanContainers, name: str, place: ContainerPlacement, image: ImageConfig) -> None:
         """``name``: podman's id of it. Raises OSError and ValueError if its monitor left no pid."""
         self._runtime = runtime
         self._name = name

@@ -164,7 +164,7 @@ RENEW_AFTER_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
-class _Token:
+class _IssuedToken:
     value: str
     renew_at: float
 
@@ -176,7 +176,7 @@ class TokenManager:
         self._api = api
         self._pod = pod
         self._clock = clock
-        self._tokens: dict[TokenRequest, _Token] = {}
+        self._tokens: dict[TokenRequest, _IssuedToken] = {}
 
     async def tokens(self, wanted: set[TokenRequest]) -> dict[TokenRequest, str]:
         """A valid token for each request; KubeError if the API server refuses a first one."""
@@ -207,6 +207,6 @@ class TokenManager:
         expires = datetime.fromisoformat(answer["status"]["expirationTimestamp"]).timestamp()
         now = self._clock()
         life = min((expires - now) * RENEW_AT, RENEW_AFTER_SECONDS)
-        token = _Token(str(answer["status"]["token"]), now + life)
+        token = _IssuedToken(str(answer["status"]["token"]), now + life)
         self._tokens[request] = token
         return token.value

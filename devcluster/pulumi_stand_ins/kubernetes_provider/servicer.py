@@ -287,7 +287,7 @@ def _encode_value(target: Any, value: Any) -> None:
             _encode_value(target.list_value.values.add(), item)
 
 
-class _Status(grpc.Status):  # type: ignore[misc]
+class _RpcStatus(grpc.Status):  # type: ignore[misc]
     def __init__(self, message: str, trailer: bytes) -> None:
         self.code = grpc.StatusCode.UNKNOWN
         self.details = message
@@ -304,7 +304,7 @@ def abort_partial(context: Any, failure: PartialFailure) -> NoReturn:
     )
     status = status_pb2.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=failure.reasons[0])
     status.details.add().Pack(detail)
-    context.abort_with_status(_Status(failure.reasons[0], status.SerializeToString()))
+    context.abort_with_status(_RpcStatus(failure.reasons[0], status.SerializeToString()))
     raise AssertionError("abort_with_status raises")
 
 

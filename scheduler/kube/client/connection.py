@@ -31,7 +31,7 @@ class ConnectionClosed(Exception):
         self.answered = answered
 
 
-class Answer(NamedTuple):
+class HTTPAnswer(NamedTuple):
     """An answer with its whole body; `body` is None where it was too large. A redirect's body is not read."""
 
     status: int
@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
         """Whether another request can be sent: it is open, nothing is under way, and nothing came unasked."""
         return self._exchange is None and self._transport is not None and not self._transport.is_closing()
 
-    async def ask(self, request: bytes, *, timeout: float, limit: int) -> Answer:
+    async def ask(self, request: bytes, *, timeout: float, limit: int) -> HTTPAnswer:
         """Send a request and read its answer, at most `limit` bytes of the body, of a failure's ERROR_BODY.
 
         Raises TimeoutError, ConnectionClosed, MalformedAnswer; the connection is closed then, and when the caller is
@@ -156,7 +156,7 @@ class _Whole:
 
     __slots__ = ("_limit", "_parts", "_size", "parser", "result", "reusable")
 
-    def __init__(self, result: asyncio.Future[Answer], limit: int) -> None:
+    def __init__(self, result: asyncio.Future[HTTPAnswer], limit: int) -> None:
         self.parser = AnswerParser()
         self.result = result
         self.reusable = False
@@ -183,7 +183,7 @@ class _Whole:
             self._finish(head)
             return True
         if max(self._size, head.length or 0) > self._limit_of(head):
-            self._answer(Answer(head.status, None, head.retry_after))
+            self._answer(HTTPAnswer(head.status, None, head.retry_after))
             return True
         return False
 
@@ -193,9 +193,9 @@ class _Whole:
     def _finish(self, head: Head) -> None:
         parts = self._parts
         body = parts[0] if len(parts) == 1 else b"".join(parts)
-        self._answer(Answer(head.status, body, head.retry_after))
+        self._answer(HTTPAnswer(head.status, body, head.retry_after))
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, answer: HTTPAnswer) -> None:
         if not self.result.done():
             self.result.set_result(answer)
 

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from scheduler.kube.client.config import ClientConfig
-from scheduler.kube.client.connection import ERROR_BODY, Answer, Connection, ConnectionClosed, Stream
+from scheduler.kube.client.connection import ERROR_BODY, Connection, ConnectionClosed, HTTPAnswer, Stream
 from scheduler.kube.client.credentials import Credentials
 from scheduler.kube.client.errors import (
     ConnectionFailed,
@@ -35,7 +35,7 @@ from scheduler.kube.client.errors import (
 )
 from scheduler.kube.client.limiter import TokenBucket
 from scheduler.kube.client.paths import JSON, JSON_WITHOUT_MANAGED_FIELDS, MERGE_PATCH
-from scheduler.kube.client.pool import Address, ConnectionPool, NotConnected
+from scheduler.kube.client.pool import ConnectionPool, NotConnected, ServerAddress
 from scheduler.kube.client.responses import MalformedAnswer
 from scheduler.kube.client.writing import RequestWriter
 
@@ -45,7 +45,7 @@ Allowed = Callable[[], bool]
 """Whether a write may be sent; asked right before its first byte goes out."""
 
 
-class Observer(Protocol):
+class RequestObserver(Protocol):
     """What a client tells of its requests, for metrics."""
 
     def waited(self, method: str, seconds: float) -> None:
@@ -87,7 +87,7 @@ class KubeClient:
         user_agent: str = "secondary-scheduler",
         timeout: float = 30.0,
         max_bytes: int = 256 << 20,
-        observer: Observer | None = None,
+        observer: RequestObserver | None = None,
         beside: KubeClient | None = None,
         drop_managed_fields: bool = False,
     ) -> None:
@@ -101,7 +101,7 @@ class KubeClient:
         """
         self._credentials: Credentials = Credentials(config) if beside is None else beside._credentials
         self._secure = self._credentials.secure
-        address = Address.of(config.server, config.tls_server_name)
+        address = ServerAddress.of(config.server, config.tls_server_name)
         self._prefix = address.prefix
         self._writer = RequestWriter(
             address.netloc, user_agent, accept=JSON_WITHOUT_MANAGED_FIELDS if drop_managed_fields else JSON
@@ -122,7 +122,7 @@ class KubeClient:
         """The configuration this client was made with."""
         return self._credentials.config
 
-    def observe(self, observer: Observer) -> None:
+    def observe(self, observer: RequestObserver) -> None:
         """Tell an observer of all requests from now on."""
         self._observer = observer
 
@@ -344,7 +344,9 @@ class KubeClient:
         finally:
             self._observe(method, status, started, 0 if data is None else len(data), received)
 
-    async def _ask(self, method: str, path: str, request: bytes, deadline: float, allowed: Allowed | None) -> Answer:
+    async def _ask(
+        self, method: str, path: str, request: bytes, deadline: float, allowed: Allowed | None
+    ) -> HTTPAnswer:
         """Send a request, and once more where that does no harm and the connection ended before an answer."""
         tls = self._tls()
         pool = self._pool
@@ -371,7 +373,7 @@ class KubeClient:
             finally:
                 pool.release(connection)
 
-    def _failure(self, method: str, path: str, answer: Answer) -> KubeError:
+    def _failure(self, method: str, path: str, answer: HTTPAnswer) -> KubeError:
         if 300 <= answer.status < 400:
             return MalformedResponse(f"{method} {path}: {answer.status}: redirects are not followed")
         return api_error(method, path, answer.status, answer.body or b"", _retry_after(answer.retry_after))
@@ -395,7 +397,7 @@ class KubeClient:
             self._observer.exchanged(method, status, time.monotonic() - started, sent, received)
 
 
-async def _refusal(stream: Stream) -> Answer:
+async def _refusal(stream: Stream) -> HTTPAnswer:
     """Read the answer to a stream that is not opened, and end it."""
     head = stream.head
     body = b""
@@ -404,7 +406,7 @@ async def _refusal(stream: Stream) -> Answer:
             body += part
     finally:
         stream.stop()
-    return Answer(head.status, body if len(body) <= ERROR_BODY else None, head.retry_after)
+    return HTTPAnswer(head.status, body if len(body) <= ERROR_BODY else None, head.retry_after)
 
 
 def _retry_after(text: str) -> float | None:
@@ -415,11 +417,11 @@ def _retry_after(text: str) -> float | None:
 _PATH: Final = "/version"
 
 
-class _Version(Struct, rename="camel"):
+class _ServerVersion(Struct, rename="camel"):
     git_version: str
 
 
-_decoder = msgspec.json.Decoder(_Version)
+_decoder = msgspec.json.Decoder(_ServerVersion)
 
 
 async def server_version(client: KubeClient, *, timeout: float) -> str:

@@ -42,9 +42,9 @@ from scheduler.kube.model import (
     DecodeError,
     EventType,
     InvalidObject,
+    ListPage,
     Object,
     ObjectMeta,
-    Page,
     ResourceVersion,
     Status,
     newer_version,
@@ -310,7 +310,7 @@ class Reflector(Generic[T, U]):
             request.cancel()
             self._pages.close()
 
-    def _take_page(self, page: Page[T], items: list[U], invalid: list[tuple[ObjectMeta, DecodeError]]) -> None:
+    def _take_page(self, page: ListPage[T], items: list[U], invalid: list[tuple[ObjectMeta, DecodeError]]) -> None:
         refused = page.invalid[:]
         for item in page.items:
             try:

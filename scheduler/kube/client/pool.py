@@ -42,7 +42,7 @@ class NotConnected(Exception):
         self.os_error = os_error
 
 
-class Address(Struct, frozen=True):
+class ServerAddress(Struct, frozen=True):
     """Where an API server is.
 
     Attributes:
@@ -58,7 +58,7 @@ class Address(Struct, frozen=True):
     tls_name: str
 
     @classmethod
-    def of(cls, server: str, tls_server_name: str | None) -> Address:
+    def of(cls, server: str, tls_server_name: str | None) -> ServerAddress:
         """Read a server's URL, which ClientConfig has checked. Raise ConfigError for a host or port that cannot be."""
         parts = urlsplit(server)
         standard = 443 if parts.scheme == "https" else 80
@@ -119,7 +119,7 @@ class ConnectionPool:
     Every connection that `take` or `open` returned is given back by `release`.
     """
 
-    def __init__(self, address: Address, *, limit: int | None, opening: int | None = None) -> None:
+    def __init__(self, address: ServerAddress, *, limit: int | None, opening: int | None = None) -> None:
         self._address = address
         self._limit = sys.maxsize if limit is None else limit
         self._max_opening = sys.maxsize if opening is None else opening

@@ -33,7 +33,7 @@ from scheduler.kube.model.codec import (
     Codec as Codec,
     DecodeError as DecodeError,
     InvalidObject as InvalidObject,
-    Page as Page,
+    ListPage as ListPage,
     Unstructured as Unstructured,
     UnstructuredCodec as UnstructuredCodec,
     WatchEvent as WatchEvent,

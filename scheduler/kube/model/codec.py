@@ -29,7 +29,7 @@ class InvalidObject(Struct, frozen=True):
     """All of it as plain dicts and lists, without nulls; None where it is no JSON."""
 
 
-class Page(Struct, Generic[T], frozen=True):
+class ListPage(Struct, Generic[T], frozen=True):
     """One page of a list; `continue_token` is "" on the last one."""
 
     items: list[T]
@@ -123,7 +123,7 @@ class Codec(Generic[T]):
                 raise DecodeError(f"not a {self.kind.__name__}: {error}") from error
             return _convert(data, self.kind)
 
-    def decode_list(self, data: bytes) -> Page[T]:
+    def decode_list(self, data: bytes) -> ListPage[T]:
         """Decode a page of a list. Undecodable items are kept apart. Raises DecodeError if it is not a list."""
         try:
             fast = self._list.decode(data)
@@ -141,7 +141,7 @@ class Codec(Generic[T]):
             return self._decode_event_slowly(line)
         return WatchEvent(fast.type, fast.object)
 
-    def _decode_list_slowly(self, data: bytes) -> Page[T]:
+    def _decode_list_slowly(self, data: bytes) -> ListPage[T]:
         try:
             raw = _raw_list.decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -187,7 +187,7 @@ class UnstructuredCodec(Codec[Unstructured]):
         except msgspec.MsgspecError as error:
             raise DecodeError(f"not an API object: {error} (in metadata)") from error
 
-    def decode_list(self, data: bytes) -> Page[Unstructured]:
+    def decode_list(self, data: bytes) -> ListPage[Unstructured]:
         """Decode a page of objects of any kind."""
         return self._decode_list_slowly(data)
 
@@ -244,5 +244,5 @@ def _readable_meta(content: Any) -> ObjectMeta:
         return ObjectMeta(**{each: metadata[name] for each, name in fields.items() if type(metadata.get(name)) is str})
 
 
-def _page(items: list[T], invalid: list[InvalidObject], meta: ListMeta) -> Page[T]:
-    return Page(items, invalid, meta.resource_version, meta.continue_, meta.remaining_item_count)
+def _page(items: list[T], invalid: list[InvalidObject], meta: ListMeta) -> ListPage[T]:
+    return ListPage(items, invalid, meta.resource_version, meta.continue_, meta.remaining_item_count)

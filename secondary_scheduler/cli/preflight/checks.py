@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from scheduler.answers import Document
 from scheduler.framework import MAX_AHEAD, LoadReading
 from scheduler.load import (
-    KnownNode,
+    AddressedNode,
     LoadError,
     LoadRefused,
     LoadSettings,
@@ -82,7 +82,7 @@ class Examination:
         self,
         settings: LoadSettings,
         source: LoadSource,
-        nodes: Sequence[KnownNode],
+        nodes: Sequence[AddressedNode],
         counted: frozenset[str],
         needed: frozenset[str],
         clock: Callable[[], float] = time.time,

@@ -16,7 +16,7 @@ from scheduler.config import Configuration, ConfigurationError, Extender, find_c
 from scheduler.kube.client import BadRequest, ClientConfig, ConfigError, KubeError, SyncConnection
 from scheduler.load import (
     METRICS_SERVER,
-    KnownNode,
+    AddressedNode,
     LoadSettings,
     configured_sources,
     list_nodes,
@@ -71,7 +71,7 @@ class CheckTarget:
     settings: LoadSettings
     needed: frozenset[str]
     api: ClientConfig
-    nodes: list[KnownNode]
+    nodes: list[AddressedNode]
     counted: frozenset[str]
     own_address: str
     """The address as configured, even where a route replaces it because it is only reachable inside the cluster."""
@@ -308,7 +308,7 @@ def _elsewhere(name: str, path: Path, option: str) -> Check:
     return Check(name, CheckStatus.WARNING, finding, f"give {option}")
 
 
-def _nodes(connection: SyncConnection, selector: str) -> tuple[list[KnownNode], frozenset[str]]:
+def _nodes(connection: SyncConnection, selector: str) -> tuple[list[AddressedNode], frozenset[str]]:
     """Return all nodes, and the names of those that must have a load."""
     try:
         nodes = list_nodes(connection.get)

@@ -16,7 +16,7 @@ from devcluster.progress import SilentReporter
 from devcluster.toolchain.binaries import ensure
 from tests.integration.image.podman import EVERYWHERE, podman, run_once, unusable
 from tests.support.waiting import eventually
-from tools.olm_bundle import OUTPUT, PACKAGE, Release
+from tools.olm_bundle import OUTPUT, PACKAGE, BundleRelease
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -78,7 +78,7 @@ def test_opm_renders_the_bundle_from_a_registry(digests: dict[str, set[str]], op
             registry.kill()
     assert done.returncode == 0, done.stderr
     rendered = json.loads(done.stdout)
-    assert (rendered["name"], rendered["package"]) == (Release().csv_name, PACKAGE)
+    assert (rendered["name"], rendered["package"]) == (BundleRelease().csv_name, PACKAGE)
 
 
 def test_the_catalog_is_valid_and_is_served(digests: dict[str, set[str]]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from scheduler.kube.client import ClientConfig, KubeClient, api_path
 from scheduler.kube.client.credentials import Credentials
-from scheduler.kube.client.pool import Address, ConnectionPool
+from scheduler.kube.client.pool import ConnectionPool, ServerAddress
 from scheduler.kube.client.writing import RequestWriter
 
 pytestmark = pytest.mark.integration
@@ -33,7 +33,7 @@ async def reviewed(config: ClientConfig, times: int) -> list[tuple[bool, str]]:
         return opened[-1]
 
     tls.wrap_bio = noting  # type: ignore[method-assign]
-    address = Address.of(config.server, config.tls_server_name)
+    address = ServerAddress.of(config.server, config.tls_server_name)
     connections = ConnectionPool(address, limit=None)
     request = RequestWriter(address.netloc, "tests").write(
         "POST",

@@ -30,7 +30,7 @@ from scheduler.catalog import shipped_cluster_roles
 from tests.support.cluster import BARE
 from tests.support.waiting import eventually
 from tools import olm_bundle
-from tools.olm_bundle import CHANNEL, OUTPUT, PACKAGE, SCHEDULER_IMAGE, Release
+from tools.olm_bundle import CHANNEL, OUTPUT, PACKAGE, SCHEDULER_IMAGE, BundleRelease
 
 pytestmark = [pytest.mark.integration]
 # tests/e2e/test_olm_modes.py has the way through the real OLM in every run.
@@ -41,8 +41,8 @@ OLM = "operators.coreos.com"
 OPERATOR = "operator.openshift.io"
 DOCUMENTATION = OUTPUT.parents[1] / "docs/olm.md"
 SECONDS = 90
-RELEASE = Release()
-NEWER = Release(version="99.0.0")
+RELEASE = BundleRelease()
+NEWER = BundleRelease(version="99.0.0")
 CONFIGURATION = """\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
@@ -100,7 +100,7 @@ class Installed:
         name = self.status("v1alpha1", "subscriptions", PACKAGE)["installPlanRef"]["name"]
         eventually(lambda: self.status("v1alpha1", "installplans", name)["phase"] == "Complete", "the plan is complete")
 
-    def succeeded(self, release: Release) -> bool:
+    def succeeded(self, release: BundleRelease) -> bool:
         return self.status("v1alpha1", "clusterserviceversions", release.csv_name).get("phase") == "Succeeded"
 
     def ready(self, deployment: str) -> bool:

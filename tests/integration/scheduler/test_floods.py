@@ -22,10 +22,12 @@ CONNECTIONS = 600
 
 
 @pytest.fixture(scope="module")
-def installation(control_plane: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[flood.Installation]:
+def installation(
+    control_plane: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[flood.FloodedInstallation]:
     api = kubernetes_config.new_client_from_config(str(control_plane.kubeconfig))
     with flood.metric_source() as source:
-        yield flood.Installation(control_plane.kubeconfig, tmp_path_factory.mktemp("flood"), source)
+        yield flood.FloodedInstallation(control_plane.kubeconfig, tmp_path_factory.mktemp("flood"), source)
     core, rbac = kubernetes.CoreV1Api(api), kubernetes.RbacAuthorizationV1Api(api)
     rbac.delete_cluster_role_binding("flood")
     core.delete_node("flood")
@@ -40,7 +42,7 @@ def accepted(process: psutil.Process, server: flood.Flooded) -> int:
 
 @pytest.mark.parametrize("name", flood.SERVERS)
 def test_clients_with_many_idle_connections_keep_nobody_out_and_cost_no_memory(
-    installation: flood.Installation, tmp_path: Path, name: str
+    installation: flood.FloodedInstallation, tmp_path: Path, name: str
 ) -> None:
     flags = [f"--max-connections={LIMIT}"]
     if name != "page":

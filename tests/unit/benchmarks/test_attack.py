@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.attack.attacks import ATTACKS, costly_expression
 from benchmarks.attack.command import main
-from benchmarks.attack.figures import Turn, Victim, Waits, complaints, table, well_after
+from benchmarks.attack.figures import AttackedPod, Turn, Waits, complaints, table, well_after
 from benchmarks.attack.objects import TENANT
 from benchmarks.attack.trial import TENANT_MAY_CREATE
 from benchmarks.harness.contestants import OURS, PEER
@@ -46,7 +46,7 @@ def test_selectors_of_devices_are_as_long_as_they_may_be_and_no_two_are_equal() 
 
 
 def test_a_victim_that_was_never_bound_has_waited_until_the_end() -> None:
-    waits = Waits.of([Victim(1.0, 1.25), Victim(2.0, None), Victim(3.0, 3.5)], end=10.0)
+    waits = Waits.of([AttackedPod(1.0, 1.25), AttackedPod(2.0, None), AttackedPod(3.0, 3.5)], end=10.0)
     assert waits == Waits(victims=3, unbound=1, p50=0.5, p99=8.0, most=8.0)
     assert math.isnan(Waits.of([], end=10.0).p50)
 
@@ -54,15 +54,15 @@ def test_a_victim_that_was_never_bound_has_waited_until_the_end() -> None:
 @pytest.mark.parametrize(
     ("victims", "seconds"),
     [
-        pytest.param([Victim(9.0, 9.1), Victim(9.9, 10.1)], 0.0, id="nobody waits"),
-        pytest.param([Victim(5.0, 13.0), Victim(8.0, 14.0)], 4.0, id="the last of those that waited"),
-        pytest.param([Victim(10.5, 16.0)], 6.0, id="created right after the attack"),
-        pytest.param([Victim(5.0, 12.0), Victim(20.0, 25.0)], 2.0, id="slow for another reason, later"),
-        pytest.param([Victim(5.0, 12.0), Victim(9.0, None)], None, id="one is never bound"),
+        pytest.param([AttackedPod(9.0, 9.1), AttackedPod(9.9, 10.1)], 0.0, id="nobody waits"),
+        pytest.param([AttackedPod(5.0, 13.0), AttackedPod(8.0, 14.0)], 4.0, id="the last of those that waited"),
+        pytest.param([AttackedPod(10.5, 16.0)], 6.0, id="created right after the attack"),
+        pytest.param([AttackedPod(5.0, 12.0), AttackedPod(20.0, 25.0)], 2.0, id="slow for another reason, later"),
+        pytest.param([AttackedPod(5.0, 12.0), AttackedPod(9.0, None)], None, id="one is never bound"),
     ],
 )
 def test_all_is_well_when_the_last_pod_that_waited_for_the_attack_is_bound(
-    victims: list[Victim], seconds: float | None
+    victims: list[AttackedPod], seconds: float | None
 ) -> None:
     assert well_after(victims, 10.0) == seconds
 

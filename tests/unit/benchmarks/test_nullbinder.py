@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from benchmarks.race import nullbinder
-from benchmarks.race.nullbinder import NullBinder, _Meta, _Note
+from benchmarks.race.nullbinder import NullBinder, _Note, _PodMeta
 from scheduler.engine import cycle, recorder
 from scheduler.kube.client import ClientConfig
 
@@ -35,8 +35,8 @@ async def test_it_takes_the_victims_off_a_node_before_it_binds(bare: bool) -> No
     binder, client = NullBinder(ClientConfig(server="https://127.0.0.1:1"), 3, bare=bare), RecordingClient()
     binder._client = client
     for index in range(4):
-        binder._on_node["n1"].append(_Meta(f"low-{index}", "race", f"uid-{index}"))
-    await binder._place(_Meta("high", "race", "uid-high"), "n1")
+        binder._on_node["n1"].append(_PodMeta(f"low-{index}", "race", f"uid-{index}"))
+    await binder._place(_PodMeta("high", "race", "uid-high"), "n1")
     deletions = [f"DELETE low-{index}" for index in range(3)]
     if bare:
         assert client.writes == [*deletions, "POST high binding"]
@@ -76,10 +76,10 @@ def test_few_events_are_written_beside_bindings_until_one_is_late(
 ) -> None:
     binder = NullBinder(ClientConfig(server="https://127.0.0.1:1"))
     monkeypatch.setattr(nullbinder.time, "monotonic", lambda: 100.0)
-    binder._note(_Note(_Meta("a"), "Normal", "Scheduled", "Binding", "assigned"))
+    binder._note(_Note(_PodMeta("a"), "Normal", "Scheduled", "Binding", "assigned"))
     monkeypatch.setattr(nullbinder.time, "monotonic", lambda: 100.0 + age)
     binder._binding, binder._began = binding, 100.0 + age - 1.0
     binder._bound = 100
     for number in range(waiting):
-        binder._pods.put_nowait(_Meta(f"pod-{number}"))
+        binder._pods.put_nowait(_PodMeta(f"pod-{number}"))
     assert binder._writers() == writers

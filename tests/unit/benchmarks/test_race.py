@@ -12,8 +12,8 @@ from benchmarks.harness.figures import percentile
 from benchmarks.harness.objects import pod_template
 from benchmarks.harness.scenario import (
     ROLE,
-    Bound,
     CreatePods,
+    RatioBound,
     Render,
     Scenario,
     ScenarioError,
@@ -26,7 +26,7 @@ from benchmarks.race import report
 from benchmarks.race.command import main
 from benchmarks.race.report import (
     ContestantRun,
-    Round,
+    RaceRound,
     drain_rate,
     excesses,
     figures,
@@ -46,9 +46,9 @@ def run(drain: float, **more: float) -> ContestantRun:
     return ContestantRun(figures={"drain_rate": drain, **more}, curve=[(1.0, 1.0), (2.0, 10.0)])
 
 
-def rounds(*pairs: tuple[float, float]) -> list[Round]:
+def rounds(*pairs: tuple[float, float]) -> list[RaceRound]:
     return [
-        Round(
+        RaceRound(
             number=number,
             key="k",
             load_before=0.0,
@@ -181,12 +181,12 @@ def test_ratios_are_taken_within_a_round():
 
 def test_thresholds_judge_the_median():
     computed = ratios(rounds((20, 10)))
-    assert shortfalls(computed, {"drain_rate": Bound(least=2.0), "latency_p99": Bound(most=0.5)}) == []
-    [slow] = shortfalls(computed, {"drain_rate": Bound(least=2.5)})
+    assert shortfalls(computed, {"drain_rate": RatioBound(least=2.0), "latency_p99": RatioBound(most=0.5)}) == []
+    [slow] = shortfalls(computed, {"drain_rate": RatioBound(least=2.5)})
     assert slow == "drain_rate: 2 times the peer's, at least 2.5 wanted"
-    [late] = shortfalls(computed, {"latency_p99": Bound(most=0.4)})
+    [late] = shortfalls(computed, {"latency_p99": RatioBound(most=0.4)})
     assert late == "latency_p99: 0.5 times the peer's, at most 0.4 wanted"
-    assert shortfalls(computed, {"rss": Bound(most=1.0)}) == ["rss: no ratio was measured"]
+    assert shortfalls(computed, {"rss": RatioBound(most=1.0)}) == ["rss: no ratio was measured"]
 
 
 def test_limits_judge_the_worst_round():

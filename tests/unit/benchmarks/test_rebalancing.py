@@ -19,7 +19,7 @@ from benchmarks.rebalancing.placement import (
     manifests,
     place_pods,
 )
-from benchmarks.rebalancing.run import Eviction, EvictionAudit, EvictionObserver, LoadSpread, RunResult
+from benchmarks.rebalancing.run import EvictionAudit, EvictionObserver, LoadSpread, ObservedEviction, RunResult
 from devcluster.inventory import simulated_nodes
 from devcluster.pod_loads import CPU_ANNOTATION
 from scheduler.kube.model import EventType, ResourceVersion, Unstructured, UnstructuredCodec
@@ -184,7 +184,7 @@ def test_the_descheduler_has_our_thresholds_and_looks_whether_pods_fit(moving: M
 
 def test_the_table_says_what_was_reached_and_at_what_price() -> None:
     before, after = LoadSpread(27.24, 95.6, 8), LoadSpread(14.0, 78.9, 0)
-    evictions = [Eviction(name, "web", "n1", 0.0, again) for name, again in (("a", False), ("b", True))]
+    evictions = [ObservedEviction(name, "web", "n1", 0.0, again) for name, again in (("a", False), ("b", True))]
     balanced = RunResult("ours", before, after, evictions, 1, {201: 2, 429: 3}, guarded=1, balanced=(7, 1))
     nothing = RunResult("nothing", before, before)
     assert table([nothing, balanced])[2:] == [

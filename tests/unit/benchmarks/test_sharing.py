@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.harness.contestants import OURS, PEER
-from benchmarks.sharing.cell import Cell, CellResult, Way
+from benchmarks.sharing.cell import CellResult, SharingCell, Way
 from benchmarks.sharing.command import figures, table
 from benchmarks.sharing.kubelets import KubeletOutcome, Kubelets
 from devcluster.node_agent.admission import amounts
@@ -106,7 +106,7 @@ def test_the_table_sums_rounds_and_says_ours_first() -> None:
         outcomes = {OURS: KubeletOutcome(100), PEER: KubeletOutcome(50)}
         outcomes[OURS].rejected["OutOfcpu"] = ours
         outcomes[PEER].rejected["OutOfpods"] = theirs
-        return CellResult(Cell(30, 95, 10, 200, way, seed), outcomes)
+        return CellResult(SharingCell(30, 95, 10, 200, way, seed), outcomes)
 
     results = [result(Way.NONE, 1, 2, 1), result(Way.PARTITION, 1, 0, 0), result(Way.NONE, 2, 3, 0)]
     assert table(results) == [

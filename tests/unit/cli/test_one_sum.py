@@ -16,7 +16,7 @@ import pytest
 
 from scheduler.config import load_configuration
 from scheduler.core import explain
-from scheduler.engine.nodeloads import NodeLoads
+from scheduler.engine.nodeloads import SourceNodeLoads
 from scheduler.framework import LoadReading, NodeLoad, PodInfo
 from scheduler.helpers import reduce_pod
 from scheduler.helpers.unmeasured import UnmeasuredUse, requested
@@ -203,7 +203,7 @@ def figures(spec: Json) -> Any:
 
 
 def node_loads(spec: Json) -> Any:
-    return list(NodeLoads(with_pod(spec), SOURCE, 300.0).rows(NOW))
+    return list(SourceNodeLoads(with_pod(spec), SOURCE, 300.0).rows(NOW))
 
 
 PAGES = load_configuration(

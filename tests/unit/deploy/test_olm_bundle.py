@@ -19,7 +19,7 @@ from components import _operator_rules as rules
 from components.namespace import NAMESPACE
 from scheduler.catalog import shipped_cluster_roles, static_cluster_roles
 from tools import olm_bundle
-from tools.olm_bundle import OUTPUT, PACKAGE, Release
+from tools.olm_bundle import OUTPUT, PACKAGE, BundleRelease
 
 CSV = OUTPUT / "bundle/manifests" / f"{PACKAGE}.clusterserviceversion.yaml"
 
@@ -37,7 +37,7 @@ def csv() -> dict[str, Any]:
 
 
 def test_the_bundle_matches_the_components(checked_in: dict[str, Any]) -> None:
-    assert checked_in == olm_bundle.bundle(Release()), "run: make olm"
+    assert checked_in == olm_bundle.bundle(BundleRelease()), "run: make olm"
 
 
 def test_the_operator_gets_the_rights_of_an_install_from_manifests(csv: dict[str, Any]) -> None:
@@ -72,7 +72,7 @@ def test_every_image_is_listed_under_related_images(csv: dict[str, Any]) -> None
 
 
 def test_other_images_go_everywhere() -> None:
-    release = Release("registry.example.com/operator@sha256:1", "registry.example.com/scheduler@sha256:2")
+    release = BundleRelease("registry.example.com/operator@sha256:1", "registry.example.com/scheduler@sha256:2")
     text = json.dumps(olm_bundle.bundle(release))
     assert "localhost/" not in text
     assert release.operator_image in text
@@ -88,7 +88,7 @@ def test_only_the_operators_own_namespace_can_be_watched(csv: dict[str, Any]) ->
 def test_the_catalog_carries_the_whole_bundle_and_no_image_to_unpack(checked_in: dict[str, Any]) -> None:
     package, channel, bundle = documents(OUTPUT / "catalog" / PACKAGE / "catalog.json")
     assert (package["name"], package["defaultChannel"]) == (PACKAGE, channel["name"])
-    assert [entry["name"] for entry in channel["entries"]] == [Release().csv_name] == [bundle["name"]]
+    assert [entry["name"] for entry in channel["entries"]] == [BundleRelease().csv_name] == [bundle["name"]]
     assert bundle.get("image", "") == ""
     carried = [each["value"]["data"] for each in bundle["properties"] if each["type"] == "olm.bundle.object"]
     manifests = [content for path, content in checked_in.items() if path.startswith("manifests/")]

@@ -10,7 +10,7 @@ import pytest
 
 from devcluster.demo import __main__ as demo
 from devcluster.errors import BinaryError
-from devcluster.progress import Reporter
+from devcluster.progress import ProgressReporter
 
 
 class FakeCluster:
@@ -22,7 +22,7 @@ class FakeCluster:
     def missing_binaries(self) -> list[str]:
         return ["etcd"]
 
-    def build(self, report: Reporter) -> None:
+    def build(self, report: ProgressReporter) -> None:
         raise self._failure
 
     def stop(self) -> None:

@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from devcluster import metrics_server
 from devcluster.load_generator import LoadGenerator, SimulatedLoad
-from devcluster.pod_loads import CPU_ANNOTATION, MEMORY_ANNOTATION, ContainerSeries, PodUses, RunningPod, Use
+from devcluster.pod_loads import CPU_ANNOTATION, MEMORY_ANNOTATION, ContainerSeries, PodOnNode, PodUses, Use
 from scheduler.kube.model import EventType, ResourceVersion, Unstructured, UnstructuredCodec
 from secondary_scheduler.rebalancing import POD_METRICS, usage_of
 
@@ -104,8 +104,8 @@ def series(text: str) -> dict[str, float]:
 
 
 def test_the_counters_follow_what_a_pod_uses_and_end_with_it() -> None:
-    pod = RunningPod("default", "web", "n1", ("a", "b"), Use(2.0, 1000.0))
-    busier = RunningPod("default", "web", "n1", ("a", "b"), Use(4.0, 3000.0))
+    pod = PodOnNode("default", "web", "n1", ("a", "b"), Use(2.0, 1000.0))
+    busier = PodOnNode("default", "web", "n1", ("a", "b"), Use(4.0, 3000.0))
     exported = ContainerSeries()
     labels = 'namespace="default",pod="web",container="a",node="n1"'
     cpu, memory = (f"container_{name}{{{labels}}}" for name in ("cpu_usage_seconds_total", "memory_working_set_bytes"))

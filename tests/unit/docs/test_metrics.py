@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from scheduler.observe.metrics import Metrics as SchedulerMetrics
-from scheduler.observe.series import Counters, Histograms
+from scheduler.observe.series import CounterFamily, Histograms
 from secondary_scheduler.operator.metrics import Metrics as OperatorMetrics
 from secondary_scheduler.rebalancer.metrics import RebalancerMetrics
 
@@ -36,7 +36,7 @@ def own_metrics(registry: CollectorRegistry) -> dict[str, tuple[str, tuple[str, 
         metric._name + "_total" * (metric._type == "counter"): (metric._type, tuple(metric._labelnames))
         for metric in own
     }
-    fast = [metric for metric in registry._collector_to_names if isinstance(metric, Counters | Histograms)]
+    fast = [metric for metric in registry._collector_to_names if isinstance(metric, CounterFamily | Histograms)]
     return listed | {metric.name: (metric.kind, metric.label_names) for metric in fast}
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from scheduler import __version__
 from tools import kubectl_plugin
-from tools.locked_wheels import Target, WheelError, requirements, unpack
+from tools.locked_wheels import WheelError, WheelTarget, requirements, unpack
 
 DIGEST = "0" * 64
 LOCK = f"""\
@@ -34,7 +34,7 @@ def test_the_markers_of_a_lock_are_those_of_the_target(tmp_path: Path, python: s
     lock = tmp_path / "lock.txt"
     lock.write_text(LOCK)
     hashed = f" \\\n    --hash=sha256:{DIGEST}\n"
-    assert requirements(lock, Target(python, "aarch64")) == f"numpy=={numpy}{hashed}idna==3.20{hashed}"
+    assert requirements(lock, WheelTarget(python, "aarch64")) == f"numpy=={numpy}{hashed}idna==3.20{hashed}"
 
 
 def wheel(path: Path, files: dict[str, str]) -> Path:

@@ -22,7 +22,7 @@ from scheduler.engine import DecisionHistory
 from scheduler.handover import Handover
 from scheduler.kube.client import ApiError, ClientConfig, KubeClient
 from scheduler.kube.client.errors import api_error
-from scheduler.observe import Answers, GaugeRefresh, Server, serving_context, use_self_signed
+from scheduler.observe import EndpointSources, GaugeRefresh, Server, serving_context, use_self_signed
 from scheduler.observe.health import HealthChecks
 from tests.unit.scheduler.engine.test_handedover import START, history, items
 
@@ -114,7 +114,7 @@ def self_signed() -> ssl.SSLContext:
 async def served(api: FakeApi, side: Side, port: int) -> AsyncIterator[None]:
     ready = asyncio.Event()
     loop = asyncio.get_running_loop()
-    answers = Answers(
+    answers = EndpointSources(
         checks=HealthChecks({}, {}, {}),
         registry=CollectorRegistry(),
         gauges=GaugeRefresh(loop, lambda: None),

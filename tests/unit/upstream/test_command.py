@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devcluster.errors import BinaryError, SpecError
-from devcluster.progress import Reporter
+from devcluster.progress import ProgressReporter
 from tests.upstream.command import carry_out, judge
 from tests.upstream.results import Results
 from tests.upstream.running import Run, Side
@@ -30,7 +30,7 @@ def _no_handler(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_keeps_a_command_from_its_end_is_its_exit_code(
     error: BaseException, code: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def work(_report: Reporter, _logs: Path) -> None:
+    def work(_report: ProgressReporter, _logs: Path) -> None:
         raise error
 
     assert carry_out(work, None) == code
@@ -38,7 +38,7 @@ def test_what_keeps_a_command_from_its_end_is_its_exit_code(
 
 
 def test_logs_are_kept_where_a_directory_is_named(tmp_path: Path) -> None:
-    def work(_report: Reporter, logs: Path) -> None:
+    def work(_report: ProgressReporter, logs: Path) -> None:
         (logs / "test.log").touch()
 
     assert carry_out(work, tmp_path) == 0

@@ -11,7 +11,7 @@ import pytest
 from devcluster import pki
 from scheduler.catalog import CredentialRules
 from scheduler.framework import LoadReading, NodeLoad
-from scheduler.load import KnownNode, LoadSettings
+from scheduler.load import AddressedNode, LoadSettings
 from secondary_scheduler.cli.preflight.checks import CheckStatus, Examination, check_tls
 from tests.unit.scheduler.load.fakes import service
 
@@ -75,7 +75,7 @@ class OneReading:
 
 
 def test_other_sources_are_checked_by_their_answers() -> None:
-    nodes = [KnownNode(name, (f"10.0.0.{index}",), (1000, 1)) for index, name in enumerate(("n1", "n2", "n3"))]
+    nodes = [AddressedNode(name, (f"10.0.0.{index}",), (1000, 1)) for index, name in enumerate(("n1", "n2", "n3"))]
     loads = {"n1": NodeLoad(cpu_average=1), "10.0.0.1": NodeLoad(cpu_average=1), "x": NodeLoad()}
     source = OneReading(LoadReading(loads, 1, {"watcher": 2}))
     names = frozenset(node.name for node in nodes)
@@ -107,7 +107,7 @@ def test_a_source_without_loads_fails_with_advice_and_later_checks_are_skipped()
 def test_the_age_of_each_nodes_load_is_checked(ages: tuple[float, ...], status: CheckStatus, finding: str) -> None:
     now = 1_700_000_000.0
     loads = {f"n{index}": NodeLoad(cpu_average=1, measured_at=now - age) for index, age in enumerate(ages)}
-    nodes = [KnownNode(name, (), (1000, 1)) for name in loads]
+    nodes = [AddressedNode(name, (), (1000, 1)) for name in loads]
     source = OneReading(LoadReading(loads, now))
     settings = LoadSettings(address="", max_age_seconds=300)
     examination = Examination(settings, source, nodes, frozenset(loads), frozenset(), clock=lambda: now)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from devcluster.node_agent.admission import Rejection, amounts, pod_requests, rejection, resize_obstacle
+from devcluster.node_agent.admission import AdmissionRejection, amounts, pod_requests, rejection, resize_obstacle
 from devcluster.node_agent.objects import Obj
 from devcluster.node_agent.pod import PodWorker
-from devcluster.node_agent.status import ContainerReport, PodFacts, pod_status
+from devcluster.node_agent.status import ContainerReport, PodReport, pod_status
 from scheduler.kube.client import Conflict, KubeError
 from tests.unit.devcluster.node_agent.test_pod import DELETED, POD, FakeApi, FakeRecorder, FakeStore, node
 
@@ -47,14 +47,14 @@ def test_the_reason_names_the_resource_and_the_message_its_numbers(
     requests: dict[str, str], reason: str, numbers: str
 ) -> None:
     others = [pod_requests(spec(cpu="1500m"))]
-    expected = Rejection(reason, f"Node didn't have enough resource: {numbers}")
+    expected = AdmissionRejection(reason, f"Node didn't have enough resource: {numbers}")
     assert rejection(spec(**requests), others, NODE) == expected
 
 
 def test_too_many_pods_come_before_the_resources() -> None:
     refused = rejection(spec(cpu="64"), [{}, {}, {}], NODE)
     message = "Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"
-    assert refused == Rejection("OutOfpods", message)
+    assert refused == AdmissionRejection("OutOfpods", message)
 
 
 def test_an_extended_resource_counts_where_the_node_has_it_and_is_left_to_others_where_not() -> None:
@@ -104,7 +104,7 @@ class PickyApi(FakeApi):
         return body
 
 
-REFUSED = Rejection("OutOfcpu", "Node didn't have enough resource: cpu, requested: 1, used: 1, capacity: 1")
+REFUSED = AdmissionRejection("OutOfcpu", "Node didn't have enough resource: cpu, requested: 1, used: 1, capacity: 1")
 FAILED = {"phase": "Failed", "reason": "OutOfcpu", "message": f"Pod was rejected: {REFUSED.message}"}
 
 
@@ -143,11 +143,13 @@ async def test_a_pod_takes_room_while_it_runs_and_none_once_it_has_ended(tmp_pat
 def test_a_resize_is_granted_deferred_or_infeasible_by_what_the_node_and_the_others_leave() -> None:
     others = [pod_requests(spec(cpu="1500m"))]
     assert resize_obstacle(spec(cpu="500m"), others, NODE) is None
-    deferred = Rejection(
+    deferred = AdmissionRejection(
         "Deferred", "Node didn't have enough resource: cpu, requested: 600, used: 1500, capacity: 2000"
     )
     assert resize_obstacle(spec(cpu="600m"), others, NODE) == deferred
-    infeasible = Rejection("Infeasible", "Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000")
+    infeasible = AdmissionRejection(
+        "Infeasible", "Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000"
+    )
     assert resize_obstacle(spec(cpu="3"), others, NODE) == infeasible
 
 
@@ -160,13 +162,13 @@ async def test_a_pod_occupies_what_it_was_granted_until_its_resize_is(tmp_path: 
     worker = PodWorker(node(tmp_path, api, FakeStore(), FakeRecorder(api)), sized("100m"))
     assert not worker.is_resized
     worker.update(sized("900m"))
-    worker.resize(Rejection("Deferred", "no room"))
+    worker.resize(AdmissionRejection("Deferred", "no room"))
     assert (worker.requests, worker.is_resized) == ({"cpu": 100}, True)
     worker.resize(None)
     assert (worker.requests, worker.is_resized) == ({"cpu": 900}, False)
     # A resize that is taken back while it waits is over, too.
     worker.update(sized("950m"))
-    worker.resize(Rejection("Deferred", "no room"))
+    worker.resize(AdmissionRejection("Deferred", "no room"))
     worker.update(sized("900m"))
     assert worker.is_resized
     worker.resize(None)
@@ -175,7 +177,7 @@ async def test_a_pod_occupies_what_it_was_granted_until_its_resize_is(tmp_path: 
 
 def test_the_status_shows_what_was_granted_and_what_is_in_the_way_of_more_until_it_is_gone() -> None:
     report = ContainerReport({"name": "c", "image": "i"}, granted={"requests": {"cpu": "100m"}})
-    facts = PodFacts(POD, [], [report], "127.0.0.1", "127.0.0.9", 0.0, True, resize_pending=REFUSED)
+    facts = PodReport(POD, [], [report], "127.0.0.1", "127.0.0.9", 0.0, True, resize_pending=REFUSED)
     status = pod_status(facts, {}, 1.0)
     assert status["containerStatuses"][0]["resources"] == {"requests": {"cpu": "100m"}}
     assert status["containerStatuses"][0]["allocatedResources"] == {"cpu": "100m"}

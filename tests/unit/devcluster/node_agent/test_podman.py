@@ -15,8 +15,8 @@ from devcluster.node_agent.logs import CriDecoder
 from devcluster.node_agent.objects import ContainerConfigError, Obj
 from devcluster.node_agent.podman import PodmanUnavailableError, find_podman
 from devcluster.node_agent.podman.containers import (
+    ContainerPlacement,
     ImageConfig,
-    Placement,
     command_line,
     environment_file,
     run_arguments,
@@ -29,7 +29,7 @@ from devcluster.services.nodes import node_agent
 from devcluster.state import Containers, RecordedCluster
 
 IMAGE = ImageConfig(id="5eed", user="65532:65532", entrypoint=("/bin/tool",), command=("--help",))
-PLACE = Placement(
+PLACE = ContainerPlacement(
     name="k8s_c_p_n_u_0", agent=Path("/state/real-0"), env_file=Path("/state/env"), monitor_dir=Path("/state/monitor"),
     controllers=frozenset({"cpu", "memory"}), open_files=1024, processes=512,
 )  # fmt: skip
@@ -45,7 +45,7 @@ def request(pod: Obj | None = None, mounts: tuple[VolumeMount, ...] = (), **cont
     )  # fmt: skip
 
 
-def arguments(container_request: ContainerRequest, place: Placement = PLACE) -> list[str]:
+def arguments(container_request: ContainerRequest, place: ContainerPlacement = PLACE) -> list[str]:
     return run_arguments(IMAGE, container_request, command_line(IMAGE, container_request, {}), place)
 
 
@@ -123,7 +123,9 @@ def test_security_contexts_become_options(pod: Obj, own: Obj, options: list[str]
     ],
 )  # fmt: skip
 def test_limits_are_set_where_cgroups_allow(controllers: set[str], options: list[str]) -> None:
-    place = Placement(**{name: getattr(PLACE, name) for name in PLACE.__slots__} | {"controllers": controllers})
+    place = ContainerPlacement(
+        **{name: getattr(PLACE, name) for name in PLACE.__slots__} | {"controllers": controllers}
+    )
     container_request = request(resources={"limits": {"memory": "64Mi", "cpu": "500m"}, "requests": {"cpu": "100m"}})
     command = arguments(container_request, place)
     assert [option for option in command if option.startswith(("--memory", "--cpu"))] == options

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from devcluster.node_agent.addresses import AddressPool
-from devcluster.node_agent.container import Backoff
+from devcluster.node_agent.container import RestartBackoff
 from devcluster.node_agent.environment import expand
 from devcluster.node_agent.images import (
     ImageMapError,
@@ -146,7 +146,7 @@ def test_unusable_pod_networks_are_refused(base: str) -> None:
 
 # --- back-off ---------------------------------------------------------------------------------------------------------
 def test_restart_delays_double_up_to_the_limit() -> None:
-    backoff, now, delays = Backoff(10, 300), 0.0, []
+    backoff, now, delays = RestartBackoff(10, 300), 0.0, []
     for _ in range(8):
         delay = backoff.delay(now)
         delays.append(delay)
@@ -155,7 +155,7 @@ def test_restart_delays_double_up_to_the_limit() -> None:
 
 
 def test_a_long_run_resets_the_backoff() -> None:
-    backoff = Backoff(10, 300)
+    backoff = RestartBackoff(10, 300)
     assert [backoff.delay(0), backoff.delay(1), backoff.delay(12)] == [0, 10, 20]
     assert backoff.delay(32 + 599) == 40
     assert backoff.delay(32 + 599 + 40 + 601) == 0

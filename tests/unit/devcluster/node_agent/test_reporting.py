@@ -12,7 +12,7 @@ from devcluster.node_agent.objects import Obj
 from devcluster.node_agent.registration import NodeDescription, Registration
 from devcluster.node_agent.status import (
     ContainerReport,
-    PodFacts,
+    PodReport,
     phase,
     pod_status,
     running,
@@ -36,8 +36,8 @@ def report(
     return container_report
 
 
-def facts(main: list[ContainerReport], init: list[ContainerReport] | None = None, **spec: Any) -> PodFacts:
-    return PodFacts(
+def facts(main: list[ContainerReport], init: list[ContainerReport] | None = None, **spec: Any) -> PodReport:
+    return PodReport(
         pod={"metadata": {"name": "p"}, "spec": spec}, init=init or [], main=main, host_ip="127.0.0.1",
         pod_ip="127.10.0.1", started=0, sandbox_ready=True,
     )  # fmt: skip

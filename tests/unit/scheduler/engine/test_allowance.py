@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.engine.allowance import Allowance
+from scheduler.engine.allowance import ProcessorAllowance
 from scheduler.framework import MonotonicSeconds
 
 
@@ -17,7 +17,7 @@ class Clock:
 
 def test_the_expensive_clock_is_asked_again_only_when_a_debt_may_be_paid() -> None:
     processor, wall = Clock(), Clock()
-    allowance = Allowance(0.01, 0.02, processor.look, wall.look)
+    allowance = ProcessorAllowance(0.01, 0.02, processor.look, wall.look)
     assert allowance.available()
     allowance.spend(0.03)
     assert not allowance.available()
@@ -36,7 +36,7 @@ def test_the_expensive_clock_is_asked_again_only_when_a_debt_may_be_paid() -> No
 
 def test_without_a_share_nothing_is_ever_available_and_the_expensive_clock_is_asked_once() -> None:
     processor, wall = Clock(), Clock()
-    allowance = Allowance(0.0, 0.02, processor.look, wall.look)
+    allowance = ProcessorAllowance(0.0, 0.02, processor.look, wall.look)
     looks = processor.looks
     for _ in range(10):
         wall.seconds += 1e9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from scheduler.answers import LoadEstimate, NodeLoadRow
-from scheduler.engine.nodeloads import NodeLoads
+from scheduler.engine.nodeloads import SourceNodeLoads
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.state import ClusterState
 from tests.unit.scheduler.engine.pods import node_info, pod_info
@@ -28,7 +28,7 @@ def cluster(*names: str) -> ClusterState:
 
 
 def rows(state: ClusterState, now: float = NOW) -> list[NodeLoadRow]:
-    return list(NodeLoads(state, SOURCE, MAX_AGE).rows(now))
+    return list(SourceNodeLoads(state, SOURCE, MAX_AGE).rows(now))
 
 
 def test_each_node_has_its_load_and_the_age_of_the_sample() -> None:
@@ -47,7 +47,7 @@ def test_each_node_has_its_load_and_the_age_of_the_sample() -> None:
 
 def test_a_pod_that_came_too_late_to_be_measured_is_added_to_the_estimate_until_it_is_measured() -> None:
     state = cluster("a", "b")
-    loads = NodeLoads(state, SOURCE, MAX_AGE)
+    loads = SourceNodeLoads(state, SOURCE, MAX_AGE)
     measured(state, a=NodeLoad(cpu_average=35.0, memory_average=math.nan), b=NodeLoad(cpu_average=10.0))
     state.assume(pod_info("p", cpu="2"), "a", NOW - 5)
     first, second = loads.rows(NOW)
@@ -61,7 +61,7 @@ def test_a_pod_that_came_too_late_to_be_measured_is_added_to_the_estimate_until_
 def test_the_rows_are_those_of_the_question_whatever_happens_before_they_are_gone_through() -> None:
     state = cluster("a")
     measured(state, a=NodeLoad(cpu_average=35.0))
-    answer = NodeLoads(state, SOURCE, MAX_AGE).rows(NOW)
+    answer = SourceNodeLoads(state, SOURCE, MAX_AGE).rows(NOW)
     measured(state, a=NodeLoad(cpu_average=99.0))
     state.remove_node("a")
     state.upsert_node(node_info("z"))

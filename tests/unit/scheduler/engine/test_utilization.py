@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from scheduler.engine.nodeloads import NodeLoads, show_requested
+from scheduler.engine.nodeloads import SourceNodeLoads, show_requested
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.observe import Metrics
 from scheduler.state import ClusterState
@@ -56,6 +56,6 @@ def test_of_the_measured_loads_the_fresh_ones_count() -> None:
     stale = NodeLoad(cpu_average=100.0, memory_average=50.0, measured_at=NOW - 2 * MAX_AGE)
     state.set_load(LoadReading({**loads, "n10": stale}, NOW, source=SOURCE))
     for source in (SOURCE, "never read"):
-        NodeLoads(state, source, MAX_AGE).show(metrics.nodes_load, NOW)
+        SourceNodeLoads(state, source, MAX_AGE).show(metrics.nodes_load, NOW)
     assert shown(metrics, LOAD, source=SOURCE, resource="cpu") == pytest.approx([0.09, 0.45, 0.81, 0.9])
     assert all(math.isnan(value) for value in shown(metrics, LOAD, source=SOURCE, resource="memory"))

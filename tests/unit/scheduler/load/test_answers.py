@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from scheduler.load import MAX_BYTES, Answer, AnswerDecoder, AnswerError, max_bytes
+from scheduler.load import MAX_BYTES, AnswerDecoder, AnswerError, LoadAnswer, max_bytes
 
 MAX_HELD_SECONDS = 0.1
 
@@ -40,7 +40,7 @@ def reply(*samples: bytes) -> bytes:
     return b'{"status":"success","data":{"resultType":"vector","result":[' + b",".join(samples) + b"]}}"
 
 
-def instances(answer: Answer[Reply, Sample]) -> list[str]:
+def instances(answer: LoadAnswer[Reply, Sample]) -> list[str]:
     return [sample.metric["instance"] for _, sample in answer.samples]
 
 

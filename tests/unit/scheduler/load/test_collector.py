@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.framework import LoadReading, NodeLoad
-from scheduler.load import Collector, LoadError
+from scheduler.load import LoadCollector, LoadError
 from tests.unit.scheduler.load.scripted import Clock, ScriptedSource
 
 
@@ -13,10 +13,12 @@ def reading(measured_at: float) -> LoadReading:
     return LoadReading({"n1": NodeLoad(cpu_average=10, measured_at=measured_at)}, window_end=measured_at + 1)
 
 
-def collector(clock: Clock, *script: LoadReading | LoadError) -> tuple[Collector, list[LoadReading]]:
+def collector(clock: Clock, *script: LoadReading | LoadError) -> tuple[LoadCollector, list[LoadReading]]:
     readings: list[LoadReading] = []
     source = ScriptedSource(*script)
-    return Collector(source, refresh_seconds=30, max_age_seconds=60, on_reading=readings.append, clock=clock), readings
+    return LoadCollector(
+        source, refresh_seconds=30, max_age_seconds=60, on_reading=readings.append, clock=clock
+    ), readings
 
 
 def test_before_the_first_read_nothing_is_fresh() -> None:

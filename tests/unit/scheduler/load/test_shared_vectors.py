@@ -17,7 +17,7 @@ from scheduler.framework import LoadReading
 from scheduler.helpers.loadstats import MEGA, measured_upstream, resource_stats
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives.quantity import quantity_milli_value, quantity_value
-from scheduler.load import Collector, load_settings, load_source, match_nodes, parse_watcher
+from scheduler.load import LoadCollector, load_settings, load_source, match_nodes, parse_watcher
 from scheduler.plugins.lowriskovercommitment.beta import match_moments
 from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, load, node, only_scores, pod, runner
 from tests.unit.scheduler.load.fakes import FakeService, service
@@ -42,7 +42,7 @@ def readings_of(case: dict[str, Any], watcher: FakeService) -> list[LoadReading]
     settings = load_settings(parsed, LoadOptions())
     source = load_source(parsed.source_key(), settings, ClientConfig(server="https://unused.invalid"))
     readings: list[LoadReading] = []
-    collector = Collector(source, refresh_seconds=1, max_age_seconds=1, on_reading=readings.append)
+    collector = LoadCollector(source, refresh_seconds=1, max_age_seconds=1, on_reading=readings.append)
     collector.read_once()
     source.close()
     assert collector.status().consecutive_failures == 0

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from scheduler.connectionlimits import ConnectionLimits, client_of
-from scheduler.observe.bounded import SECONDS, Connection, Connections, Drop, Wait
+from scheduler.observe.bounded import SECONDS, ClientConnection, Connections, Drop, Wait
 
 
 class Port:
@@ -16,26 +16,26 @@ class Port:
 
     def __init__(self, total: int = 8, per_address: int | None = 3) -> None:
         self.now = 1000.0
-        self.closed: list[Connection] = []
-        self.dropped: list[tuple[Connection, Drop, str]] = []
+        self.closed: list[ClientConnection] = []
+        self.dropped: list[tuple[ClientConnection, Drop, str]] = []
         limits = ConnectionLimits(total, per_address)
         self.connections = Connections(limits, lambda *drop: self.dropped.append(drop), lambda: self.now)
 
-    def connect(self, address: str, wait: Wait = Wait.HANDSHAKE) -> Connection:
+    def connect(self, address: str, wait: Wait = Wait.HANDSHAKE) -> ClientConnection:
         connection = self.new(address)
         assert self.connections.enter(connection, wait)
         return connection
 
-    def new(self, address: str) -> Connection:
-        connection = Connection(address, lambda: self.closed.append(connection))
+    def new(self, address: str) -> ClientConnection:
+        connection = ClientConnection(address, lambda: self.closed.append(connection))
         return connection
 
-    def answering(self, address: str) -> Connection:
+    def answering(self, address: str) -> ClientConnection:
         connection = self.connect(address)
         self.connections.wait_for(connection, None)
         return connection
 
-    def idle(self, address: str) -> Connection:
+    def idle(self, address: str) -> ClientConnection:
         connection = self.answering(address)
         self.connections.wait_for(connection, Wait.NEXT_REQUEST)
         return connection
@@ -184,7 +184,7 @@ def test_the_limits_hold_whatever_happens(seed: int) -> None:
     chance = random.Random(seed)
     port = Port(total=12, per_address=chance.choice([None, 3, 20]))
     limit = port.connections._limits.per_address
-    alive: set[Connection] = set()
+    alive: set[ClientConnection] = set()
     for _ in range(2000):
         port.now += chance.choice([0, 0.01, 1])
         match chance.randrange(4):

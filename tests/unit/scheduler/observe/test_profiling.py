@@ -8,7 +8,7 @@ import itertools
 import threading
 from collections.abc import Iterator
 
-from scheduler.observe.profiling import Profile, sample_stacks, show_stacks, task_stacks, thread_stacks
+from scheduler.observe.profiling import StackProfile, sample_stacks, show_stacks, task_stacks, thread_stacks
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -75,7 +75,7 @@ def dict_of(message: bytes) -> dict[int, list[int | bytes]]:
 
 
 def test_a_profile_of_counts_has_one_value_per_stack() -> None:
-    profile = Profile()
+    profile = StackProfile()
     code = spin.__code__
     for _ in range(300):
         profile.add(((code, 7),))

@@ -14,7 +14,7 @@ from scheduler.observe.clientmetrics import ClientMetrics
 from scheduler.observe.metrics import Metrics
 from scheduler.observe.processmetrics import NetworkCollector
 from scheduler.observe.resources import PodResources, resource_metrics
-from scheduler.observe.series import Counters, Histograms, Shown, exponential
+from scheduler.observe.series import CounterFamily, Histograms, VisibleMetrics, exponential
 from scheduler.observe.workqueue import WorkQueueMetrics
 
 BUCKETS = exponential(0.001, 2, 5)
@@ -39,7 +39,7 @@ def test_a_histogram_is_shown_as_that_of_the_prometheus_client() -> None:
 
 def test_a_counter_with_labels_appears_at_its_first_use() -> None:
     registry = CollectorRegistry()
-    counters = Counters("pods_total", "text", ("queue",), registry)
+    counters = CounterFamily("pods_total", "text", ("queue",), registry)
     assert lines(registry) == ["# TYPE pods_total counter"]
     counters.labels("active").inc()
     counters.labels("active").inc(2)
@@ -55,8 +55,11 @@ def test_buckets_are_gos_to_the_last_digit() -> None:
 def test_disabled_metrics_are_not_shown() -> None:
     registry = CollectorRegistry()
     for name in ("kept_total", "hidden_total"):
-        Counters(name, "text", (), registry).inc()
-    assert lines(Shown(registry, frozenset({"hidden_total"}), {})) == ["# TYPE kept_total counter", "kept_total 1.0"]
+        CounterFamily(name, "text", (), registry).inc()
+    assert lines(VisibleMetrics(registry, frozenset({"hidden_total"}), {})) == [
+        "# TYPE kept_total counter",
+        "kept_total 1.0",
+    ]
 
 
 def test_requests_are_counted_under_the_host_and_watches_not_measured() -> None:
@@ -125,7 +128,7 @@ def test_upstreams_metrics_say_how_stable_they_are() -> None:
     Counter("secondary_scheduler_own", "Own", registry=registry).inc()
     levels = {"scheduler_attempts_total": "STABLE"}
     for _ in range(2):
-        shown = generate_latest(Shown(registry, frozenset(), levels)).decode().splitlines()
+        shown = generate_latest(VisibleMetrics(registry, frozenset(), levels)).decode().splitlines()
         assert [line for line in shown if line.startswith("# HELP")] == [
             "# HELP scheduler_attempts_total [STABLE] Attempts",
             "# HELP scheduler_others_total [ALPHA] Others",

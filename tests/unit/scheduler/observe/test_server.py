@@ -25,7 +25,7 @@ from structlog.testing import capture_logs
 from devcluster import pki
 from scheduler import __version__
 from scheduler.answers import Document, LoadEstimate, NodeLoadRow, SourceLoads
-from scheduler.observe.answers import Answers, PodsQuestion, Question, QueueQuestion, UnansweredError
+from scheduler.observe.answers import EndpointSources, PodsQuestion, Question, QueueQuestion, UnansweredError
 from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks
 from scheduler.observe.refresh import GaugeRefresh
@@ -106,7 +106,7 @@ def unstarted(
     on_serving: Callable[[], None] = lambda: None,
 ) -> Server:
     ping: dict[str, Check] = {"ping": lambda: None}
-    answers = Answers(
+    answers = EndpointSources(
         checks=HealthChecks(ping, ping, ping),
         registry=CollectorRegistry(),
         gauges=NoGauges(),
@@ -166,7 +166,7 @@ def url(ready: list[str | None], reviews: FakeReviews) -> Iterator[str]:
     port = free_port()
     registry = CollectorRegistry()
     Counter("answers_total", "For the test", registry=registry).inc(42)
-    answers = Answers(
+    answers = EndpointSources(
         checks=HealthChecks({"ping": lambda: None}, {"ping": lambda: None}, {"sync": lambda: ready[0]}),
         registry=registry,
         gauges=NoGauges(),

@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.kube.client import ConfigError, ConnectionFailed, KubeClient, KubeError, pool
 from scheduler.kube.client.connection import Connection
-from scheduler.kube.client.pool import Address, ConnectionPool, NotConnected
+from scheduler.kube.client.pool import ConnectionPool, NotConnected, ServerAddress
 from tests.unit.scheduler.kube.client.hostile import HostileServer, Visit, hostile_server
 
 
@@ -26,7 +26,7 @@ def later() -> float:
 
 
 async def test_at_the_limit_callers_get_the_connection_in_the_order_of_their_arrival(server: HostileServer) -> None:
-    connections = ConnectionPool(Address.of(server.config.server, None), limit=1)
+    connections = ConnectionPool(ServerAddress.of(server.config.server, None), limit=1)
     first = await connections.open(None, later())
     served: list[int] = []
 
@@ -48,7 +48,7 @@ async def test_at_the_limit_callers_get_the_connection_in_the_order_of_their_arr
 
 
 async def test_who_no_longer_waits_keeps_nobody_from_a_connection(server: HostileServer) -> None:
-    connections = ConnectionPool(Address.of(server.config.server, None), limit=1)
+    connections = ConnectionPool(ServerAddress.of(server.config.server, None), limit=1)
     first = await connections.open(None, later())
     with pytest.raises(NotConnected, match="no connection became free in time"):
         await connections.open(None, time.monotonic())
@@ -67,19 +67,19 @@ async def test_who_no_longer_waits_keeps_nobody_from_a_connection(server: Hostil
 
 
 class Gate:
-    """Connections are there once the test lets them: `Address.connect` waits for it."""
+    """Connections are there once the test lets them: `ServerAddress.connect` waits for it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waiting: list[asyncio.Future[None]] = []
-        connect = Address.connect
+        connect = ServerAddress.connect
 
-        async def gated(address: Address, tls: ssl.SSLContext | None, seconds: float) -> Connection:
+        async def gated(address: ServerAddress, tls: ssl.SSLContext | None, seconds: float) -> Connection:
             opened = asyncio.get_running_loop().create_future()
             self.waiting.append(opened)
             await opened
             return await connect(address, tls, seconds)
 
-        monkeypatch.setattr(Address, "connect", gated)
+        monkeypatch.setattr(ServerAddress, "connect", gated)
 
     @staticmethod
     def let(waiting: list[asyncio.Future[None]]) -> None:
@@ -97,7 +97,7 @@ async def test_of_many_requests_at_once_those_that_wait_go_on_with_the_connectio
     server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate(monkeypatch)
-    connections = ConnectionPool(Address.of(server.config.server, None), limit=None, opening=2)
+    connections = ConnectionPool(ServerAddress.of(server.config.server, None), limit=None, opening=2)
     requests = [asyncio.create_task(connections.open(None, later())) for _ in range(5)]
     await gate.reached(2)
     gate.waiting[0].set_result(None)
@@ -121,7 +121,7 @@ async def test_who_needs_a_new_connection_waits_for_no_other(
     server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate(monkeypatch)
-    connections = ConnectionPool(Address.of(server.config.server, None), limit=None, opening=1)
+    connections = ConnectionPool(ServerAddress.of(server.config.server, None), limit=None, opening=1)
     requests = [asyncio.create_task(connections.open(None, later(), at_once=True)) for _ in range(3)]
     await gate.reached(3)
     gate.let(gate.waiting)
@@ -134,7 +134,7 @@ async def test_when_one_cannot_be_opened_all_that_wait_try_at_once(
     server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate(monkeypatch)
-    connections = ConnectionPool(Address.of(server.config.server, None), limit=None, opening=1)
+    connections = ConnectionPool(ServerAddress.of(server.config.server, None), limit=None, opening=1)
     requests = [asyncio.create_task(connections.open(None, later())) for _ in range(4)]
     await gate.reached(1)
     gate.waiting[0].set_exception(NotConnected("host", 1, OSError("gone")))
@@ -153,7 +153,7 @@ async def test_who_no_longer_waits_gives_back_the_place_to_open_a_connection(
     server: HostileServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = Gate(monkeypatch)
-    connections = ConnectionPool(Address.of(server.config.server, None), limit=1, opening=1)
+    connections = ConnectionPool(ServerAddress.of(server.config.server, None), limit=1, opening=1)
     requests = [asyncio.create_task(connections.open(None, later())) for _ in range(3)]
     await gate.reached(1)
     gate.waiting[0].set_result(None)
@@ -172,7 +172,7 @@ async def test_who_no_longer_waits_gives_back_the_place_to_open_a_connection(
 
 
 async def test_a_refused_connection_leaves_its_place_to_the_next(unused_tcp_port: int) -> None:
-    connections = ConnectionPool(Address.of(f"http://127.0.0.1:{unused_tcp_port}", None), limit=1)
+    connections = ConnectionPool(ServerAddress.of(f"http://127.0.0.1:{unused_tcp_port}", None), limit=1)
     for _ in range(3):
         with pytest.raises(NotConnected, match=r"cannot connect to 127\.0\.0\.1"):
             await connections.open(None, later())
@@ -181,7 +181,7 @@ async def test_a_refused_connection_leaves_its_place_to_the_next(unused_tcp_port
 
 
 async def test_the_connection_that_was_used_last_is_used_first(server: HostileServer) -> None:
-    connections = ConnectionPool(Address.of(server.config.server, None), limit=None)
+    connections = ConnectionPool(ServerAddress.of(server.config.server, None), limit=None)
     opened = [await connections.open(None, later()) for _ in range(2)]
     for connection in opened:
         connections.release(connection)
@@ -200,7 +200,7 @@ async def test_a_connection_that_was_idle_for_long_is_closed(
         closed.set()
 
     server.script = script
-    connections = ConnectionPool(Address.of(server.config.server, None), limit=None)
+    connections = ConnectionPool(ServerAddress.of(server.config.server, None), limit=None)
     connection = await connections.open(None, later())
     connections.release(connection)
     monkeypatch.setattr(pool, "_KEEP_ALIVE", -1.0)
@@ -208,14 +208,14 @@ async def test_a_connection_that_was_idle_for_long_is_closed(
     await closed.wait()
     closed.clear()
     monkeypatch.setattr(pool, "_KEEP_ALIVE", 0.01)
-    connections = ConnectionPool(Address.of(server.config.server, None), limit=None)
+    connections = ConnectionPool(ServerAddress.of(server.config.server, None), limit=None)
     connections.release(await connections.open(None, later()))
     await closed.wait()  # without another request
     await connections.close()
 
 
 async def test_a_connection_of_an_older_certificate_is_not_used_again(server: HostileServer) -> None:
-    connections = ConnectionPool(Address.of(server.config.server, None), limit=None)
+    connections = ConnectionPool(ServerAddress.of(server.config.server, None), limit=None)
     connections.release(await connections.open(None, later()))
     assert connections.take(ssl.create_default_context()) is None
     assert connections.take(None) is None, "it was closed"
@@ -223,7 +223,7 @@ async def test_a_connection_of_an_older_certificate_is_not_used_again(server: Ho
 
 
 async def test_closing_ends_the_wait_for_a_connection(server: HostileServer) -> None:
-    connections = ConnectionPool(Address.of(server.config.server, None), limit=1)
+    connections = ConnectionPool(ServerAddress.of(server.config.server, None), limit=1)
     await connections.open(None, later())
     waiting = asyncio.create_task(connections.open(None, later()))
     await asyncio.sleep(0)
@@ -238,7 +238,7 @@ async def test_a_server_that_does_not_speak_tls_is_named_with_the_reason(server:
         await server.visits[-1].until_closed()
 
     server.script = script
-    connections = ConnectionPool(Address.of(server.config.server, None), limit=1)
+    connections = ConnectionPool(ServerAddress.of(server.config.server, None), limit=1)
     with pytest.raises(NotConnected, match=f"cannot connect to 127.0.0.1:{server.port}: .*SSL"):
         await connections.open(ssl.create_default_context(), later())
     await connections.close()
@@ -249,7 +249,7 @@ async def test_a_server_that_is_silent_in_the_handshake_costs_the_timeout(server
         await server.visits[-1].until_closed()
 
     server.script = script
-    connections = ConnectionPool(Address.of(server.config.server, None), limit=1)
+    connections = ConnectionPool(ServerAddress.of(server.config.server, None), limit=1)
     with pytest.raises(NotConnected, match="no connection within"):
         await connections.open(ssl.create_default_context(), time.monotonic() + 0.1)
     await connections.close()
@@ -258,26 +258,29 @@ async def test_a_server_that_is_silent_in_the_handshake_costs_the_timeout(server
 @pytest.mark.parametrize(
     ("server", "address"),
     [
-        ("https://10.0.0.1", Address("10.0.0.1", 443, "10.0.0.1", "", "10.0.0.1")),
-        ("https://10.0.0.1:6443/", Address("10.0.0.1", 6443, "10.0.0.1:6443", "", "10.0.0.1")),
-        ("http://localhost:80/a/b/", Address("localhost", 80, "localhost", "/a/b", "localhost")),
-        ("https://[fd00::1]:6443", Address("fd00::1", 6443, "[fd00::1]:6443", "", "fd00::1")),
-        ("https://API.example.com.:443", Address("api.example.com.", 443, "api.example.com.", "", "api.example.com")),
+        ("https://10.0.0.1", ServerAddress("10.0.0.1", 443, "10.0.0.1", "", "10.0.0.1")),
+        ("https://10.0.0.1:6443/", ServerAddress("10.0.0.1", 6443, "10.0.0.1:6443", "", "10.0.0.1")),
+        ("http://localhost:80/a/b/", ServerAddress("localhost", 80, "localhost", "/a/b", "localhost")),
+        ("https://[fd00::1]:6443", ServerAddress("fd00::1", 6443, "[fd00::1]:6443", "", "fd00::1")),
+        (
+            "https://API.example.com.:443",
+            ServerAddress("api.example.com.", 443, "api.example.com.", "", "api.example.com"),
+        ),
         (
             "https://bücher.example",
-            Address("xn--bcher-kva.example", 443, "xn--bcher-kva.example", "", "xn--bcher-kva.example"),
+            ServerAddress("xn--bcher-kva.example", 443, "xn--bcher-kva.example", "", "xn--bcher-kva.example"),
         ),
     ],
 )
-def test_addresses(server: str, address: Address) -> None:
-    assert Address.of(server, None) == address
-    assert Address.of(server, "other.example").tls_name == "other.example"
+def test_addresses(server: str, address: ServerAddress) -> None:
+    assert ServerAddress.of(server, None) == address
+    assert ServerAddress.of(server, "other.example").tls_name == "other.example"
 
 
 @pytest.mark.parametrize("server", ["https://host:99999", "https://host:port", f"https://{'ä' * 80}.example"])
 def test_an_address_that_cannot_be_is_refused(server: str) -> None:
     with pytest.raises(ConfigError, match="server"):
-        Address.of(server, None)
+        ServerAddress.of(server, None)
 
 
 async def test_a_client_beside_another_uses_its_connections_and_leaves_them_open(server: HostileServer) -> None:

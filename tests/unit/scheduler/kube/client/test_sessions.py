@@ -16,7 +16,7 @@ from devcluster.pki import CertificateAuthority
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.client.connection import Connection
 from scheduler.kube.client.credentials import Credentials
-from scheduler.kube.client.pool import Address, ConnectionPool, NotConnected
+from scheduler.kube.client.pool import ConnectionPool, NotConnected, ServerAddress
 from scheduler.kube.client.writing import RequestWriter
 
 
@@ -107,7 +107,7 @@ async def ask(connections: ConnectionPool, tls: ssl.SSLContext) -> None:
 
 @asynccontextmanager
 async def client(server: Server) -> AsyncIterator[ConnectionPool]:
-    connections = ConnectionPool(Address.of(server.config.server, None), limit=None)
+    connections = ConnectionPool(ServerAddress.of(server.config.server, None), limit=None)
     try:
         yield connections
     finally:
@@ -179,7 +179,7 @@ async def test_who_goes_away_as_the_handshake_ends_leaves_no_other_a_closed_sock
         opening.pop().cancel()
 
     async with server.running():
-        address, tls = Address.of(server.config.server, None), Credentials(server.config).ssl_context()
+        address, tls = ServerAddress.of(server.config.server, None), Credentials(server.config).ssl_context()
         with monkeypatch.context() as patched:
             patched.setattr(Connection, "connection_made", cancel)
             opening.append(asyncio.create_task(address.connect(tls, 60)))
