@@ -184,7 +184,7 @@ def _between_marks(text: str, *parts: str) -> str:
 def _crd(text: str) -> str:
     """The CRD with this project's fields after upstream's, which it has as they are."""
     models = [(SpecExtensions, "validation"), (RebalancerSpec, "validation")]
-    _, schema = models_json_schema(models, by_alias=True, schema_generator=_Generator)  # type: ignore[arg-type]
+    _, schema = models_json_schema(models, by_alias=True, schema_generator=_SettingsGenerator)  # type: ignore[arg-type]
     definitions = schema["$defs"]
     described = _documentation(SpecExtensions)[1]
     properties = _structural(definitions[SpecExtensions.__name__], definitions)["properties"]

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from scheduler.load.metrics_server import MetricsServerSource as MetricsServerSource
     from scheduler.load.prometheus import (
         PodSeriesSource as PodSeriesSource,
-        PodUsage as PodUsage,
         PodUse as PodUse,
+        PodUseAnswer as PodUseAnswer,
         PrometheusSource as PrometheusSource,
     )
     from scheduler.load.session import GuardedSession as GuardedSession, tls_advice as tls_advice
@@ -70,7 +70,7 @@ if not TYPE_CHECKING:
             "MetricsServerSource": "metrics_server",
             "PodSeriesSource": "prometheus",
             "PodUse": "prometheus",
-            "PodUsage": "prometheus",
+            "PodUseAnswer": "prometheus",
             "PrometheusSource": "prometheus",
             "SignalFxSource": "signalfx",
             "WatcherSource": "watcher",

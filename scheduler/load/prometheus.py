@@ -44,7 +44,7 @@ class PodUse:
 
 
 @dataclass(frozen=True, slots=True)
-class PodUsage:
+class PodUseAnswer:
     """What pods used.
 
     Attributes:
@@ -76,7 +76,7 @@ class PodSeriesSource:
         """Close the session."""
         self._prometheus.close()
 
-    def read(self) -> PodUsage:
+    def read(self) -> PodUseAnswer:
         """Return what pods used.
 
         Raises:
@@ -96,7 +96,7 @@ class PodSeriesSource:
             key: PodUse(1000 * cpu.get(key, math.nan), memory.get(key, math.nan), at) for key, at in sampled.items()
         }
         count, reason = sum(rejections.counts.values()), next(iter(rejections.reasons.values()), "")
-        return PodUsage(uses, f"{count} samples are left out, the first as {reason}" if count else "")
+        return PodUseAnswer(uses, f"{count} samples are left out, the first as {reason}" if count else "")
 
     def _by_pod(self, function: str, series: str, at: float, rejections: Rejections) -> dict[str, float]:
         values: dict[str, float] = {}

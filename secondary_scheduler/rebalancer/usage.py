@@ -17,7 +17,7 @@ from scheduler.load import (
     LoadAnswer,
     LoadError,
     PodSeriesSource,
-    PodUsage,
+    PodUseAnswer,
     max_bytes,
 )
 from secondary_scheduler.rebalancer.cluster import WatchedCluster
@@ -67,7 +67,7 @@ class UsageReader:
     async def _pod_series(self) -> Mapping[str, PodUsage]:
         if self._series is None:
             return {}
-        problem, uses = "", PodUsage({})
+        problem, uses = "", PodUseAnswer({})
         try:
             uses = await asyncio.to_thread(self._series.read)
         except LoadError as error:

@@ -83,7 +83,9 @@ def test_the_image_holds_the_daemons_and_nothing_else(sources: Path) -> None:
     }
     daemons = {"secondary_scheduler/operator", "secondary_scheduler/loadwatcher", "secondary_scheduler/rebalancer"}
     parts = {"rebalancing", "clusterstatus", "clustersnapshot", "simulation", "views", "page"}
-    parts |= {f"{name}.py" for name in ("balance", "errors", "files", "importing", "kubeobjects", "nodeload", "serving")}
+    parts |= {
+        f"{name}.py" for name in ("balance", "errors", "files", "importing", "kubeobjects", "nodeload", "serving")
+    }
     parts.add("yamltext.py")
     daemons |= {f"secondary_scheduler/{name}" for name in parts}
     assert packages == {"scheduler", "secondary_scheduler/__init__.py", *daemons}

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from scheduler.kube.client.errors import api_error
-from scheduler.load import LoadError, PodUsage, PodUse
+from scheduler.load import LoadError, PodUse, PodUseAnswer
 from secondary_scheduler.rebalancer.usage import UsageReader
 from tests.support.rebalancing import metrics
 
@@ -45,10 +45,10 @@ class FakeCluster:
 class FakeSeries:
     """Series of pods, or a source that does not answer."""
 
-    def __init__(self, uses: PodUsage | None) -> None:
+    def __init__(self, uses: PodUseAnswer | None) -> None:
         self.uses = uses
 
-    def read(self) -> PodUsage:
+    def read(self) -> PodUseAnswer:
         if self.uses is None:
             raise LoadError("no answer within 10 s")
         return self.uses
@@ -64,14 +64,14 @@ def reader(answers: dict[str, Any], series: Any = None, **namespaces: int) -> Us
     ("uses", "sources"),
     [
         (
-            PodUsage({"default/web": PodUse(100.0, 200.0, 990.0)}),
+            PodUseAnswer({"default/web": PodUse(100.0, 200.0, 990.0)}),
             {"default/web": ("cAdvisor", 100.0), "default/db": ("PodMetrics", 700.0)},
         ),
         (None, {"default/web": ("PodMetrics", 500.0), "default/db": ("PodMetrics", 700.0)}),
     ],
 )
 async def test_what_pods_use_is_by_their_series_where_there_are_any(
-    uses: PodUsage | None, sources: dict[str, tuple[str, float]]
+    uses: PodUseAnswer | None, sources: dict[str, tuple[str, float]]
 ) -> None:
     items = [metrics("web", cpu="500m"), metrics("db", cpu="700m")]
     usage = await reader({ALL: {"items": items}}, FakeSeries(uses)).read()
