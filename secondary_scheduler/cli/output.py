@@ -11,8 +11,6 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from secondary_scheduler.cli.errors import printable
 
 if TYPE_CHECKING:
@@ -26,6 +24,8 @@ _MIN_WIDTH = 12
 
 def say(text: str) -> None:
     """Write a message to stderr, as one line."""
+    import typer  # here: the door above imports this module, and who lacks the extra `cli` is told so by the program
+
     typer.echo(printable(text), err=True)
 
 
