@@ -36,4 +36,6 @@ pulumi.export("health", installation.health)
 if settings.node_partition is not None:
     pulumi.export("nodePartition", settings.node_partition.instructions())
 if unknown := forced.unknown():
-    raise pulumi.RunError(f"forceConflicts: this stack has no {', '.join(unknown)}; it has {', '.join(forced.known())}")
+    raise pulumi.RunError(
+        f"forceConflicts: this stack has no {', '.join(unknown)}; it has {', '.join(forced.objects())}"
+    )

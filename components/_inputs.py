@@ -9,8 +9,8 @@ from scheduler.config import Flavour, flavour_of
 
 def joined(*parts: pulumi.Input[str]) -> pulumi.Input[str]:
     """Return the texts in one, at once where all are known. An f-string would make a text of the Output itself."""
-    known = [part for part in parts if isinstance(part, str)]
-    return "".join(known) if len(known) == len(parts) else pulumi.Output.concat(*parts)
+    texts = [part for part in parts if isinstance(part, str)]
+    return "".join(texts) if len(texts) == len(parts) else pulumi.Output.concat(*parts)
 
 
 def known_image(image: pulumi.Input[str], flavour: object, source: str) -> str:

@@ -55,7 +55,9 @@ class ForceConflicts:
                 if not any(listed.startswith(f"{kind}/") for listed in self._names):
                     return None
                 forced = name.apply(
-                    lambda known: {**annotations, FORCE: "true"} if f"{kind}/{known}" in self._names else annotations
+                    lambda resolved: (
+                        {**annotations, FORCE: "true"} if f"{kind}/{resolved}" in self._names else annotations
+                    )
                 )
         else:
             self._seen.add(f"{kind}/{name}")
@@ -68,6 +70,6 @@ class ForceConflicts:
         """The listed names that no object of the program has; not those that an object may yet get."""
         return sorted(name for name in self._names - self._seen if name.partition("/")[0] not in self._late)
 
-    def known(self) -> list[str]:
+    def objects(self) -> list[str]:
         """All objects that the program made so far, as `Kind/name`."""
         return sorted(self._seen)

@@ -231,14 +231,14 @@ def _wanted_roles(args: InstallationArgs, source: str) -> tuple[Mapping[str, Seq
     shipped = shipped_cluster_roles()
     if args.mode != "direct" and not args.upstream_operator:
         flavour = flavour_of_input(args.image, args.flavour, source)
-        wanted = {*operand.cluster_roles_for([(args.plugins, flavour)]), METRICS_READER_CLUSTER_ROLE}
+        needed = {*operand.cluster_roles_for([(args.plugins, flavour)]), METRICS_READER_CLUSTER_ROLE}
         if args.rebalancers:
-            wanted.add(REBALANCER_CLUSTER_ROLE)
+            needed.add(REBALANCER_CLUSTER_ROLE)
         elif args.mode == "manifests":
             shipped = {name: rules for name, rules in shipped.items() if name != REBALANCER_CLUSTER_ROLE}
         if args.mode == "manifests" and not args.instances:
             # Nobody else's plugins: a role that no scheduler needs is a right too many, and a line in every preview.
-            shipped = {name: rules for name, rules in shipped.items() if name in wanted}
+            shipped = {name: rules for name, rules in shipped.items() if name in needed}
         roles = {**({} if args.mode == "none" else shipped), **args.extra_roles}
         bind = list(args.extra_roles)
     else:
@@ -246,8 +246,8 @@ def _wanted_roles(args: InstallationArgs, source: str) -> tuple[Mapping[str, Seq
         bind = [*operand.cluster_roles_for([(args.plugins, flavour)]), *args.extra_roles]
         if args.mode != "direct":
             bind = [role for role in bind if role not in GO_CLUSTER_ROLES]
-        wanted = {*bind, METRICS_READER_CLUSTER_ROLE}
-        roles = {name: rules for name, rules in {**shipped, **args.extra_roles}.items() if name in wanted}
+        needed = {*bind, METRICS_READER_CLUSTER_ROLE}
+        roles = {name: rules for name, rules in {**shipped, **args.extra_roles}.items() if name in needed}
     return {name: rules for name, rules in roles.items() if name not in args.other_roles}, bind
 
 

@@ -139,16 +139,16 @@ class OlmOperator(pulumi.ComponentResource):
 
 
 def _ask_for_approval(namespace: str, status: dict[str, Any], component: pulumi.Resource) -> None:
-    plan, wanted = (status.get("installPlanRef") or {}).get("name"), status.get("currentCSV")
+    plan, version = (status.get("installPlanRef") or {}).get("name"), status.get("currentCSV")
     # OLM sometimes creates a second plan for the version that it has just installed, and waits for that one, too.
     pending = any(
         condition.get("type") == "InstallPlanPending" and condition.get("status") == "True"
         for condition in status.get("conditions") or ()
     )
-    if plan and (pending or wanted != status.get("installedCSV")):
+    if plan and (pending or version != status.get("installedCSV")):
         patch = '{"spec":{"approved":true}}'
         pulumi.log.warn(
-            f"InstallPlan {plan} installs {wanted} and waits for your approval: "
+            f"InstallPlan {plan} installs {version} and waits for your approval: "
             f"kubectl -n {namespace} patch installplan {plan} --type merge -p '{patch}'",
             component,
         )

@@ -96,8 +96,8 @@ def guard_policy(targets: Sequence[OptInTarget], *, denies: bool) -> dict[str, A
             {
                 "expression": f"variables.name != {_cel(target.scheduler_name)} || variables.name == variables.before"
                 f" || ({_selected(target.namespaces)})",
-                "message": f"schedulerName {target.scheduler_name} is for namespaces with {shown(target.namespaces)}, "
-                "and this one is not; label it, or use another scheduler",
+                "message": f"schedulerName {target.scheduler_name} is for namespaces with "
+                f"{selector_text(target.namespaces)}, and this one is not; label it, or use another scheduler",
                 "reason": "Forbidden",
             }
             for target in targets
@@ -105,7 +105,7 @@ def guard_policy(targets: Sequence[OptInTarget], *, denies: bool) -> dict[str, A
     }
 
 
-def names_policy(known: Collection[str]) -> dict[str, Any]:
+def names_policy(served: Collection[str]) -> dict[str, Any]:
     """Return the spec of the ValidatingAdmissionPolicy that warns of names that nobody is known to serve."""
     return {
         "failurePolicy": "Ignore",
@@ -113,26 +113,26 @@ def names_policy(known: Collection[str]) -> dict[str, Any]:
         "variables": _variables(),
         "validations": [
             {
-                "expression": f"variables.name == variables.before || variables.name in {_cel(sorted(known))}",
+                "expression": f"variables.name == variables.before || variables.name in {_cel(sorted(served))}",
                 "message": "no scheduler is known to serve this schedulerName, and its pods would wait without any "
-                f"event; known are {', '.join(sorted(known))} (others: setting optIn.otherSchedulers)",
+                f"event; known are {', '.join(sorted(served))} (others: setting optIn.otherSchedulers)",
                 "reason": "Invalid",
             }
         ],
     }
 
 
-def shown(selector: LabelSelectorSettings) -> str:
+def selector_text(selector: LabelSelectorSettings) -> str:
     """Return a selector as kubectl writes it."""
     parts = []
-    for each in selector.requirements():
-        values = ",".join(each.values)
-        if each.operator == "In" and len(each.values) == 1:
-            parts.append(f"{each.key}={values}")
-        elif each.operator in ("In", "NotIn"):
-            parts.append(f"{each.key} {each.operator.lower()} ({values})")
+    for requirement in selector.requirements():
+        values = ",".join(requirement.values)
+        if requirement.operator == "In" and len(requirement.values) == 1:
+            parts.append(f"{requirement.key}={values}")
+        elif requirement.operator in ("In", "NotIn"):
+            parts.append(f"{requirement.key} {requirement.operator.lower()} ({values})")
         else:
-            parts.append(each.key if each.operator == "Exists" else f"!{each.key}")
+            parts.append(requirement.key if requirement.operator == "Exists" else f"!{requirement.key}")
     return ", ".join(parts)
 
 

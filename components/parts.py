@@ -28,5 +28,5 @@ class Parts:
 
     def options(self, part: str) -> pulumi.ResourceOptions:
         """Return the options of a part's resource."""
-        former = pulumi.Alias(name=part, parent=pulumi.ROOT_STACK_RESOURCE)
-        return pulumi.ResourceOptions(parent=self.whole, aliases=[former] if self.formerly_at_root else None)
+        at_root = pulumi.Alias(name=part, parent=pulumi.ROOT_STACK_RESOURCE)
+        return pulumi.ResourceOptions(parent=self.whole, aliases=[at_root] if self.formerly_at_root else None)

@@ -85,7 +85,7 @@ def _monitoring(installation: Installation, args: SchedulerArgs, parts: Parts) -
     """Alerts and dashboard. Alerts about the operator go with the one installation that brings ours and scrapes it."""
     resources: list[pulumi.Resource] = []
     objects, namespace = args.settings.objects, installation.namespace
-    beside: dict[str, Any] = {"namespace": namespace, "operand": args.operand, "settings": args.settings}
+    context: dict[str, Any] = {"namespace": namespace, "operand": args.operand, "settings": args.settings}
     if objects.prometheus_rule:
         operator = installation.brings_our_operator and objects.service_monitor is not False
         if operator:
@@ -95,10 +95,10 @@ def _monitoring(installation: Installation, args: SchedulerArgs, parts: Parts) -
         rebalancer = args.rebalanced and objects.service_monitor is not False
         relabelled = not installation.upstream or installation.mode == "direct"
         alerts = SchedulerAlertsArgs(
-            **beside, relabelled=relabelled, operator=operator, runbooks=args.runbooks, rebalancer=rebalancer
+            **context, relabelled=relabelled, operator=operator, runbooks=args.runbooks, rebalancer=rebalancer
         )
         resources.append(SchedulerAlerts(parts.name("alerts"), alerts, parts.options("alerts")))
     if objects.grafana_dashboard:
-        dashboard = SchedulerDashboardArgs(**beside)
+        dashboard = SchedulerDashboardArgs(**context)
         resources.append(SchedulerDashboard(parts.name("dashboard"), dashboard, parts.options("dashboard")))
     return resources

@@ -156,9 +156,9 @@ def _succeeded(status: dict[str, Any] | None) -> dict[str, Any] | None:
     raise pulumi.RunError(text)
 
 
-def _unless_pruned(newer: Sequence[str], known: Sequence[Any]) -> Any:
+def _unless_pruned(newer: Sequence[str], resolved: Sequence[Any]) -> Any:
     """The status, where the API server kept these fields of the spec."""
-    status, spec = known
+    status, spec = resolved
     for name in newer:
         if spec is not None and name not in spec:
             raise pulumi.RunError(

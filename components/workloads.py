@@ -43,49 +43,49 @@ def schedule_by(
     if unknown := sorted(chosen - set(_POD_SPECS)):
         raise ValueError(f"schedule_by: kinds: {', '.join(unknown)}: not among {', '.join(_POD_SPECS)}")
     paths = {f"kubernetes:{_GROUPS.get(kind, 'apps/v1')}:{kind}": _POD_SPECS[kind] for kind in chosen}
-    wanted = None if namespaces is None else frozenset(namespaces)
+    chosen_namespaces = None if namespaces is None else frozenset(namespaces)
 
     def transform(args: pulumi.ResourceTransformArgs) -> pulumi.ResourceTransformResult | None:
         path = paths.get(args.type_)
         if path is None:
             return None
-        if wanted is None:
+        if chosen_namespaces is None:
             changed = _with_name(args.props, path, name)
         else:
-            changed = _in_namespaces(args.props, path, name, wanted)
+            changed = _in_namespaces(args.props, path, name, chosen_namespaces)
         return None if changed is args.props else pulumi.ResourceTransformResult(changed, args.opts)
 
     return transform
 
 
 def _in_namespaces(
-    props: Mapping[str, Any], path: tuple[str, ...], name: pulumi.Input[str], wanted: Collection[str]
+    props: Mapping[str, Any], path: tuple[str, ...], name: pulumi.Input[str], chosen_namespaces: Collection[str]
 ) -> Mapping[str, Any]:
     metadata = props.get("metadata") or {}
     namespace = metadata.get("namespace") if isinstance(metadata, Mapping) else metadata
     if not isinstance(namespace, pulumi.Output):
-        return _with_name(props, path, name) if (namespace or _NO_NAMESPACE) in wanted else props
+        return _with_name(props, path, name) if (namespace or _NO_NAMESPACE) in chosen_namespaces else props
 
-    def if_wanted(known: list[Any]) -> Any:
-        value, spec = known
+    def if_chosen(resolved: list[Any]) -> Any:
+        value, spec = resolved
         if isinstance(value, Mapping):
             value = value.get("namespace")
-        return _with_name({"spec": spec}, path, name)["spec"] if (value or _NO_NAMESPACE) in wanted else spec
+        return _with_name({"spec": spec}, path, name)["spec"] if (value or _NO_NAMESPACE) in chosen_namespaces else spec
 
     # Only the spec depends on what is not known yet: the metadata must stay known, or a preview plans replacements.
-    return {**props, "spec": pulumi.Output.all(namespace, props.get("spec")).apply(if_wanted)}
+    return {**props, "spec": pulumi.Output.all(namespace, props.get("spec")).apply(if_chosen)}
 
 
 def _with_name(props: Any, path: tuple[str, ...], name: pulumi.Input[str]) -> Any:
     """Return the properties with the name at a path; the same object where nothing is to be changed."""
     if isinstance(props, pulumi.Output):
-        return props.apply(lambda known: _with_name(known, path, name))
+        return props.apply(lambda resolved: _with_name(resolved, path, name))
     if not isinstance(props, Mapping):
         return props
     if not path:
-        kept = props.get("schedulerName") or props.get("nodeName")
+        is_placed = props.get("schedulerName") or props.get("nodeName")
         critical = props.get("priorityClassName")
-        if kept or (isinstance(critical, str) and critical in SYSTEM_PRIORITY_CLASSES):
+        if is_placed or (isinstance(critical, str) and critical in SYSTEM_PRIORITY_CLASSES):
             return props
         return {**props, "schedulerName": name}
     key, *rest = path

@@ -59,6 +59,6 @@ def _extra_plugin_problems(settings: ProfileSettings) -> Iterator[Problem]:
         at: Loc = ("extraPlugins", index, "name")
         if seen.setdefault(plugin.name, index) != index:
             yield Problem(at, f'"{plugin.name}" is already declared at extraPlugins[{seen[plugin.name]}]; remove one')
-        elif (known := lookup(plugin.name)) is not None and known.points:
+        elif (descriptor := lookup(plugin.name)) is not None and descriptor.points:
             message = f'"{plugin.name}" is a known plugin, whose args are checked; remove it here'
             yield Problem(at, message)

@@ -90,11 +90,11 @@ def desired_profiles(
     is the address of the one that the settings may ask for.
     """
     top: Loc = (_PROVIDER,)
-    wanted = settings.metric_provider is not None and settings.metric_provider.load_watcher is not None
+    has_watcher = settings.metric_provider is not None and settings.metric_provider.load_watcher is not None
     address, problems = resolved_address(settings.metric_provider, top, environment)
     shared = _Source(
         settings.metric_provider, top, address, credentials.files, credentials.config_map_token,
-        load_watcher if wanted else None,
+        load_watcher if has_watcher else None,
     )  # fmt: skip
     desired: list[DesiredProfile] = []
 

@@ -37,9 +37,9 @@ def address_problem(address: str) -> str | None:
         return "must not hold a user or password: an address is shown in logs and metrics; put a token into a Secret"
     if "?" in address or "#" in address:
         return "must not hold a query or fragment: the scheduler appends its own"
-    shown = f'"{address}"' if len(address) <= _SHOWN and address.isprintable() else "it"
+    quoted = f'"{address}"' if len(address) <= _SHOWN and address.isprintable() else "it"
     if not address.startswith(("http://", "https://")):
-        return f"{shown} is not a URL: it starts with http:// or https://"
+        return f"{quoted} is not a URL: it starts with http:// or https://"
     try:
         parts = urlsplit(address)
         is_valid = bool(parts.hostname) and parts.port != 0
@@ -48,7 +48,7 @@ def address_problem(address: str) -> str | None:
     except ValueError:
         is_valid = False
     if not is_valid or not _ADDRESS.fullmatch(address):
-        return f"{shown} is not a URL; write http://HOST:PORT or https://HOST:PORT"
+        return f"{quoted} is not a URL; write http://HOST:PORT or https://HOST:PORT"
     return None
 
 

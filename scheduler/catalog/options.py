@@ -123,8 +123,8 @@ class SecondarySchedulerOptionsArgs(ArgsModel):
         """Check the load options; a known version; a percentage of 0 to 100; a share of more than 0."""
         version = self.kubernetes_version
         if version is not None and minor_of(version) not in KUBERNETES_VERSIONS:
-            known = ", ".join(f'"{row.name}"' for row in KUBERNETES_VERSIONS.values())
-            yield ("kubernetesVersion",), f'"{version}" is not a version of kube-scheduler that is known: {known}'
+            versions = ", ".join(f'"{row.name}"' for row in KUBERNETES_VERSIONS.values())
+            yield ("kubernetesVersion",), f'"{version}" is not a version of kube-scheduler that is known: {versions}'
         percent = self.recheck_nodes_above_percent
         if percent is not None and not 0 <= percent <= 100:
             yield ("recheckNodesAbovePercent",), f"{percent} is not between 0 and 100"

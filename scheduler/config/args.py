@@ -194,9 +194,9 @@ class ArgsReader:
         release = self._flavour.release
         if release is None:
             return
-        known = {info.alias for info in model.model_fields.values()}
+        aliases = {info.alias for info in model.model_fields.values()}
         for field, span in FIELDS.get(plugin, {}).items():
-            if field not in known and span.covers(release.number, None):
+            if field not in aliases and span.covers(release.number, None):
                 yield field
 
     def _check_token(self, args: ArgsModel, loc: Loc) -> None:

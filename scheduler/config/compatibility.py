@@ -117,8 +117,10 @@ def _check_cluster(cluster: ClusterVersions) -> Iterator[Incompatibility]:
         return
     if kubernetes is None:
         if _kubernetes_of(openshift) is None:
-            known = list(_table()["openshiftToKubernetes"])
-            message = f"OpenShift {_minor(openshift)} is not in the table of known versions ({known[0]} to {known[-1]})"
+            versions = list(_table()["openshiftToKubernetes"])
+            message = (
+                f"OpenShift {_minor(openshift)} is not in the table of known versions ({versions[0]} to {versions[-1]})"
+            )
             yield Incompatibility("cluster", f"{message}; set kubernetesVersion as well, which says what it is made of")
         return
     expected = _kubernetes_of(openshift)
@@ -147,8 +149,8 @@ def _check_operator(operator: OperatorRelease, cluster: ClusterVersions) -> Iter
         return
     row = next((row for row in table["operators"] if _covers(row["versions"], version)), None)
     if row is None:
-        known = f"{table['operators'][0]['versions'][0]} to {table['operators'][-1]['versions'][-1]}"
-        message = f"operator {_exact(version)} is not in the table of known versions ({known})"
+        versions = f"{table['operators'][0]['versions'][0]} to {table['operators'][-1]['versions'][-1]}"
+        message = f"operator {_exact(version)} is not in the table of known versions ({versions})"
         yield Incompatibility("operator", f"{message}; check its release notes, or switch off this check")
         return
     openshift = _optional_version(cluster.openshift)

@@ -151,10 +151,10 @@ def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], 
 
 def _hint_for_field(name: str, model: type[BaseModel], loc: tuple[int | str, ...], base: Loc) -> str:
     """Return a hint. Tried in this order: wrong case, a field of an older version, lost indentation, a typing error."""
-    known = field_names(model, loc)
+    names = field_names(model, loc)
     if name in FIELD_HINTS:
         return FIELD_HINTS[name]
-    if all(name.lower() != other.lower() for other in known):
+    if all(name.lower() != other.lower() for other in names):
         path = _path_to_field(name, model)
         if path and path != tuple(part for part in loc if isinstance(part, str)):
             return f"{_BELONGS} {path_text((*base, *path))}: indent it below that key"
@@ -169,7 +169,7 @@ def _hint_for_field(name: str, model: type[BaseModel], loc: tuple[int | str, ...
                 owner = owners[0][0] if len(owners) == 1 else "a plugin"
                 inside = f"{path_text(owners[0][1])} of " if owners[0][1] else ""
                 return f"{_BELONGS} {inside}the args of {owner} in profiles[].pluginConfig: indent it there"
-    return nearest(name, known)
+    return nearest(name, names)
 
 
 def _path_to_field(name: str, model: type[BaseModel]) -> Loc | None:

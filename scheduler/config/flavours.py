@@ -209,8 +209,8 @@ def with_unknown_plugins(flavour: Flavour, data: Any) -> Flavour:
 
 
 def _is_known(name: str, flavour: Flavour) -> bool:
-    known = lookup(name) is not None or plugin_span(name) is not None or bool(replacement(name))
-    return known or bool(closest(name, flavour.names()))
+    is_named = lookup(name) is not None or plugin_span(name) is not None or bool(replacement(name))
+    return is_named or bool(closest(name, flavour.names()))
 
 
 def split_image(image: str) -> tuple[str, str]:

@@ -390,10 +390,10 @@ def _check_scheduler_name(
             severity="warning" if default_allowed else "error",
         )
     elif not is_subdomain(profile.scheduler_name):
-        shown = profile.scheduler_name[:_SHOWN_NAME]
+        name_start = profile.scheduler_name[:_SHOWN_NAME]
         yield document.problem(
             at,
-            f'Invalid value: "{shown}": must be a DNS-1123 subdomain: lower case letters, digits, "-" and ".", '
+            f'Invalid value: "{name_start}": must be a DNS-1123 subdomain: lower case letters, digits, "-" and ".", '
             "beginning and ending with a letter or digit, at most 253 characters",
             hint="rename the profile, and with it spec.schedulerName of the pods that name it",
             severity="error" if strict else "warning",

@@ -25,8 +25,10 @@ class _ZeroMeansDefault(StrictModel):
     def _drop_zeros(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        known = {info.alias for info in cls.model_fields.values()}
-        return {key: value for key, value in data.items() if key not in known or value not in _ZEROS or value is False}
+        aliases = {info.alias for info in cls.model_fields.values()}
+        return {
+            key: value for key, value in data.items() if key not in aliases or value not in _ZEROS or value is False
+        }
 
 
 _ZEROS = ("", 0, "0", "0s")

@@ -236,8 +236,8 @@ def plugin_span(name: str) -> Span | None:
     """Return the releases that have a plugin; None for a name that none has."""
     if name in _PLUGINS:
         return _PLUGINS[name]
-    known = name in _OF_SCHEDULER_PLUGINS or any(descriptor.name == name for descriptor in IN_TREE)
-    return Span() if known else None
+    is_catalogued = name in _OF_SCHEDULER_PLUGINS or any(descriptor.name == name for descriptor in IN_TREE)
+    return Span() if is_catalogued else None
 
 
 def point_span(name: str, point: ExtensionPoint) -> Span | None:
@@ -273,12 +273,12 @@ class Release:
         span = plugin_span(name)
         if span is None or not span.covers(self.number, None):
             return None
-        known = lookup(name)
-        descriptor = known or PluginDescriptor(name, frozenset(map(ExtensionPoint, _GONE[name])), implemented=True)
+        catalogued = lookup(name)
+        descriptor = catalogued or PluginDescriptor(name, frozenset(map(ExtensionPoint, _GONE[name])), implemented=True)
         spans = _POINTS.get(name, {})
-        kept = {point for point in descriptor.points if point.value not in spans}
+        unchanged = {point for point in descriptor.points if point.value not in spans}
         had = {ExtensionPoint(point) for point, span in spans.items() if span.covers(self.number, None)}
-        return descriptor.with_points(frozenset(kept | had))
+        return descriptor.with_points(frozenset(unchanged | had))
 
     def names(self) -> Iterator[str]:
         """Yield the names that it registers."""

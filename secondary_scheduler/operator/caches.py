@@ -187,11 +187,11 @@ class KindCache:
 
     def record_answer(self, answer: Unstructured) -> Json:
         """Store the API server's answer to a write, unless the object is already known to be deleted."""
-        known = _with_kind(self._kind, answer)
+        stored = _with_kind(self._kind, answer)
         # The answer to our write and the news of a deletion come over different connections, in any order.
-        if known.metadata.uid not in self._deleted_uids:
-            self.store.apply([(EventType.MODIFIED, known)])
-        return known.content
+        if stored.metadata.uid not in self._deleted_uids:
+            self.store.apply([(EventType.MODIFIED, stored)])
+        return stored.content
 
     def failure(self) -> ApiFailure | None:
         """Why nothing (any more) can be known of this kind, if so."""

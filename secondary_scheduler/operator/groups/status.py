@@ -92,34 +92,34 @@ def is_overdue(group: PodGroup) -> bool:
 
 def next_status(group: PodGroup, members: Sequence[Member]) -> PodGroupStatus:
     """Return the status after one step; the same one where there is nothing to change."""
-    status, wanted = group.status, group.spec.min_member
+    status, min_member = group.status, group.spec.min_member
     if status.phase in TERMINAL or is_overdue(group):
         return status
     if not status.phase:
         return _with(status, phase=PENDING)
     if status.phase == PENDING:
-        if len(members) < wanted:
+        if len(members) < min_member:
             return status
         return _with(status, phase=SCHEDULING, occupied_by=_occupied_by(members) or status.occupied_by)
     counts = {phase: sum(member.phase == phase for member in members) for phase in ("Running", "Succeeded", "Failed")}
     running, succeeded, failed = counts.values()
     return _with(
         status,
-        phase=_phase(len(members), running, succeeded, failed, wanted),
+        phase=_phase(len(members), running, succeeded, failed, min_member),
         running=running,
         succeeded=succeeded,
         failed=failed,
     )
 
 
-def _phase(members: int, running: int, succeeded: int, failed: int, wanted: int) -> str:
-    if members < wanted:
+def _phase(members: int, running: int, succeeded: int, failed: int, min_member: int) -> str:
+    if members < min_member:
         return PENDING
-    if succeeded >= wanted:
+    if succeeded >= min_member:
         return FINISHED
-    if failed and failed + running + succeeded >= wanted:
+    if failed and failed + running + succeeded >= min_member:
         return FAILED
-    return RUNNING if succeeded + running >= wanted else SCHEDULING
+    return RUNNING if succeeded + running >= min_member else SCHEDULING
 
 
 def _occupied_by(members: Sequence[Member]) -> str:
@@ -413,7 +413,7 @@ class StatusController(Generic[O, P]):
 
 
 def status_controllers(
-    client: KubeClient, wanted: Collection[str], metrics: Metrics, leads: Callable[[], bool] = lambda: True
+    client: KubeClient, min_member: Collection[str], metrics: Metrics, leads: Callable[[], bool] = lambda: True
 ) -> list[StatusController[Any, Any]]:
     """Return the controllers of the kinds that are wanted, by plural."""
-    return [StatusController(client, kind, metrics, leads) for plural, kind in KINDS.items() if plural in wanted]
+    return [StatusController(client, kind, metrics, leads) for plural, kind in KINDS.items() if plural in min_member]
