@@ -22,7 +22,6 @@ reasons.
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +29,7 @@ from msgspec import Struct, field
 
 from scheduler.core.feasible import FeasibleNodes, filter_nodes
 from scheduler.core.placement import Choice
-from scheduler.core.plan import Column, NotLocal, Plan, SharedAnswers, make_plan, raw_scores
+from scheduler.core.plan import Column, NotLocal, Plan, SharedAnswers, make_plan
 from scheduler.framework import (
     FEW_PARTS,
     SUCCESS,
@@ -69,19 +68,15 @@ class ClassColumns(Struct):
 
     Attributes:
         plan: which plugins the columns stand for, and which are still to be asked.
-        base: the sum over plugins that look at the node alone; -1 where one of them rejects it.
         totals: the sum over all plugins the columns stand for; -1 where one of them rejects the node.
         feasible: rows with a total.
     """
 
     plan: Plan
-    base: Column
     totals: Column
     feasible: int
     generation: int
-    node_generation: int
     layout: int
-    versions: tuple[Hashable, ...]
     _rows: RowArray | None = None
     _ties: RowArray | None = None
     _best: int = -1
@@ -102,45 +97,29 @@ class ClassColumns(Struct):
             self._ties = (totals == self._best).nonzero()[0]
         return self._ties, self._best
 
-    def catch_up(self, view: Snapshot, pod: PodInfo) -> bool:
+    def catch_up(self, view: Snapshot) -> bool:
         """Take in what changed since the last use; False when the columns have to be made again.
 
         Raises:
             Exception: whatever a plugin raises; the columns are of no use then.
         """
         table = view.table
-        if self.layout != table.layout or self.versions != self.plan.versions_now(view):
+        if self.layout != table.layout or not self.plan.is_current(view):
             return False
         changed = table.log.since(self.generation)
         if changed is None:
             return False
         if not len(changed):
             return True
-        if self.node_generation != table.node_log.end:
-            nodes = table.node_log.since(self.node_generation)
-            if nodes is None or not self._update_nodes(view, pod, nodes):
-                return False
-            self.node_generation = table.node_log.end
         if len(changed) > _FEW_ROWS or self.plan.row_rules is None:
-            self._update_rows(view, pod, changed if 4 * len(changed) < view.size else view.rows)
+            self._update_rows(view, changed if 4 * len(changed) < view.size else view.rows)
         else:
             self._update_row_by_row(view, changed.tolist())
         self.generation = table.generation
         return True
 
-    def _update_nodes(self, view: Snapshot, pod: PodInfo, rows: RowArray) -> bool:
-        """Compute the base of rows whose node changed; False where a raw score no longer is the same everywhere."""
-        for ranged in self.plan.ranged:
-            raw = raw_scores(ranged.plugin, pod, view, rows)
-            if ranged.column is not None:
-                ranged.column[rows] = raw
-            elif not (raw == ranged.uniform).all():
-                return False
-        self.base[rows] = self.plan.base(pod, view, rows)
-        return True
-
-    def _update_rows(self, view: Snapshot, pod: PodInfo, rows: RowArray) -> None:
-        totals = self.plan.with_pod_plugins(pod, view, rows, self.base.take(rows, mode="clip"))
+    def _update_rows(self, view: Snapshot, rows: RowArray) -> None:
+        totals = self.plan.totals(view, rows)
         everywhere = self.feasible == len(view.rows)
         self.totals[rows] = totals
         self._ties = None
@@ -152,8 +131,9 @@ class ClassColumns(Struct):
         assert self.plan.row_rules is not None
         nodes, filters, scores = self.plan.row_rules
         nodes.look(view)
+        base = self.plan.base.column
         for row in rows:
-            total = int(self.base.item(row))
+            total = int(base.item(row))
             if total >= 0:
                 for masks in filters:
                     if True in masks(row):
@@ -230,7 +210,7 @@ class _Memory(Struct):
         """Keep a class's columns, and drop others where they are too many."""
         self.seen.pop(key, None)
         self.columns[key] = columns
-        limit = max(_MIN_CLASSES, _BYTES // (_OVERHEAD + columns.base.nbytes + columns.totals.nbytes))
+        limit = max(_MIN_CLASSES, _BYTES // (_OVERHEAD + columns.totals.nbytes))
         while len(self.columns) > limit:
             self.note_without_columns(next(iter(self.columns)))
 
@@ -256,7 +236,7 @@ def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassCol
     elif cached is None and (why := memory.seen[key]) is not None and why in (now, pod.uid):
         return None
     try:
-        if cached is not None and cached.catch_up(view, pod):
+        if cached is not None and cached.catch_up(view):
             memory.columns.move_to_end(key)
             return cached
         columns = make_columns(view, pod, profile, memory.shared, once=first)
@@ -283,18 +263,8 @@ def make_columns(
     """
     table = view.table
     plan = make_plan(view, pod, profile, shared, once=once)
-    base = plan.whole_base(pod, view, shared)
-    totals = plan.whole_totals(pod, view, base, shared)
-    return ClassColumns(
-        plan,
-        base,
-        totals,
-        int(np.count_nonzero(totals >= 0)),
-        table.generation,
-        table.node_log.end,
-        table.layout,
-        () if once else plan.versions_now(view),
-    )
+    totals = plan.whole_totals(view)
+    return ClassColumns(plan, totals, int(np.count_nonzero(totals >= 0)), table.generation, table.layout)
 
 
 _NO_PRE_FILTERS: PreFilterOutcome = (SUCCESS, None, ())
@@ -339,26 +309,27 @@ def choose_by_class(
         PluginError: a plugin failed.
         OverBudgetError: it is more work than an attempt may be.
     """
-    plan = columns.plan
-    outcome = _NO_PRE_FILTERS if plan.all_skippable else profile.run_pre_filter(state, pod, view, plan.skippable)
+    plan, plugins = columns.plan, columns.plan.sorted
+    skippable = plugins.skippable
+    outcome = _NO_PRE_FILTERS if plugins.all_skippable else profile.run_pre_filter(state, pod, view, skippable)
     timing = state.timing
     if timing is not None:
         timing.lap("PreFilter", outcome[0].code)
     if outcome is not _NO_PRE_FILTERS and (not outcome[0].is_success or outcome[1] is not None):
         return filter_nodes(view, pod, profile, state, outcome)
     all_rows = columns.rows(view)
-    filters = [plugin for plugin in plan.filters if plugin.name not in state.skip_filter] if plan.filters else ()
+    filters = [plugin for plugin in plugins.filters if plugin.name not in state.skip_filter]
     counted, work = (dict(state.counters), state.work.save()) if filters else (state.counters, state.work)
     rows = profile.rows_passing(state, pod, view, all_rows, filters) if filters else all_rows
     if plan.local and view.nominations:
         # Nodes with nominated pods alone need another look, as all verdicts follow from the node.
         rows = rows_fitting_beside_nominated(
-            profile, pod, view, rows, Diagnosis(len(rows)), lambda: _pre_filtered(view, pod, profile, plan.skippable)
+            profile, pod, view, rows, Diagnosis(len(rows)), lambda: _pre_filtered(view, pod, profile, skippable)
         )
     if not len(rows):
         state.counters = counted
         state.work.restore(work)
-        profile.run_skipped_pre_filters(state, pod, view, plan.skippable)
+        profile.run_skipped_pre_filters(state, pod, view, skippable)
         return filter_nodes(view, pod, profile, state, outcome)
     if timing is not None:
         timing.lap("Filter")
@@ -390,10 +361,10 @@ def _best(
     all_of_class: bool,
 ) -> tuple[_Ties, int]:
     """Return the feasible rows that share the best total, and this total."""
-    plan = columns.plan
+    plan, plugins = columns.plan, columns.plan.sorted
     scores: list[PluginScores] = []
-    if plan.pre_scores or plan.scores:
-        scores = profile.run_scores(state, pod, view, rows, plan.pre_scores, plan.scores)
+    if plugins.pre_scores or plugins.scores:
+        scores = profile.run_scores(state, pod, view, rows, plugins.pre_scores, plugins.scores)
     if all_of_class and not scores and not plan.varying:
         ties, best = columns.best(view)
         return _Ties(ties), best + plan.constant
@@ -402,9 +373,9 @@ def _best(
         totals = totals.astype(np.int64)
     for score in scores:
         totals += score.weighted
-    for ranged, column in plan.varying:
-        raw = column.take(rows, mode="clip")
-        totals += profile.finish_scores(state, pod, view, rows, ranged.plugin.name, ranged.weight, raw).weighted
+    for ranged in plan.varying:
+        side, raw = ranged.side, ranged.column(rows)
+        totals += profile.finish_scores(state, pod, view, rows, side.plugin.name, side.weight, raw).weighted
     best = int(np.maximum.reduce(totals))
     ties = (totals == best).nonzero()[0]
     return _Ties(ties, rows), best + plan.constant

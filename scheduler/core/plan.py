@@ -1,52 +1,67 @@
 """Which of a profile's plugins a class of pods can be answered for in advance, and which are asked in every attempt.
 
-Plugins are sorted by what they declare in `locality`. Those that depend on the node alone make the base, computed once
-per change of a node. Those that depend on the pods too are added for rows that change. A normalised score depends on
-all feasible nodes and cannot be part of a sum that is kept; but its raw scores can be kept, and where they are equal on
-all nodes the plugin adds a constant.
+Plugins are sorted by what is read of a node for their answers. Those that look at the node alone make the base, which
+pods share that are alike in what is read of them. Those that look at the pods on it too are added for each class, and
+again for rows that change. A normalised score depends on all feasible nodes and cannot be part of a sum that is kept;
+but its raw scores can be kept, and where they are equal on all nodes the plugin adds a constant.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Iterable
+from hashlib import blake2b
+from operator import attrgetter
+from typing import Any, NamedTuple, cast
 
+import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from scheduler.framework import (
     MAX_SCORE,
     AnyArray,
-    BoolArray,
+    ClassPod,
     CycleState,
-    DependsOn,
     FilterPlugin,
+    FilterRule,
     IntArray,
-    Locality,
-    LocalPlugin,
     ManyNodes,
-    Node,
+    Nodes,
     NodeView,
     OneNode,
     PodInfo,
     PreScorePlugin,
     ProfileRunner,
+    Reads,
+    Recorded,
     RowArray,
+    Rule,
     ScorePlugin,
+    ScoreRule,
     SmallIntArray,
-    declared,
+    SpecInfo,
+    SpecReads,
+    Value,
+    as_scores,
 )
 from scheduler.state import NodeTable, Snapshot
 
 _BYTES = 8 << 20
-"""Bound on what one profile keeps; but a few answers are kept whatever their size."""
+"""Bound on what one profile keeps, of answers and of bases each; but a few are kept whatever their size."""
 _OVERHEAD = 2 << 10
 """Bytes of an answer beside its column, with room to spare."""
 _MIN_ANSWERS = 16
 _FEW_ROWS = 16
+_MAX_SORTED = 64
+"""Ways of sorting a profile's plugins that are kept beside one base; mostly there is one."""
+_MAX_SMALL = 2**15 - 1
+_KEPT = (Reads.NODE, Reads.PODS)
+_KEY = "core.plan"
 
-P = TypeVar("P", FilterPlugin, ScorePlugin)
-Ask = Callable[[P, PodInfo, NodeView, RowArray], AnyArray]
-Version = Callable[[NodeView], Hashable]
+Ask = Callable[[Snapshot, RowArray], AnyArray]
+Weighted = tuple[ScorePlugin, int]
+Column = SmallIntArray | IntArray
+"""Totals; in 16 bits where they fit, which is quicker to search."""
+ReadOfSpec = str | Callable[[SpecInfo], Any]
 
 
 class NotLocal(Exception):
@@ -56,12 +71,124 @@ class NotLocal(Exception):
     """
 
 
-def rejections(plugin: FilterPlugin, pod: PodInfo, view: NodeView, rows: RowArray) -> BoolArray:
-    """Return per row whether a filter rejects it.
+class _Demoted(Exception):
+    """A plugin's answers turned out to be those of one class alone, or to follow from more of a pod than was known."""
 
-    Raises:
-        NotLocal: the plugin counted something.
+
+def are_current(values: Iterable[Value], view: NodeView) -> bool:
+    """Tell whether what was read of the cluster is still the same."""
+    for read, value in values:  # noqa: SIM110 -- runs in every attempt, and a generator takes twice as long
+        if read(view) != value:
+            return False
+    return True
+
+
+# One plugin --------------------------------------------------------------------------------------------------------
+
+
+class Side(Struct, eq=False):
+    """One plugin at Filter, with its PreFilter, or at Score, with its PreScore.
+
+    Attributes:
+        rule_of: the plugin's method; None where it has none, and is asked in every attempt.
+        is_asked: whether the plugin stands at Filter or Score, and not at PreFilter or PreScore alone.
+        normalizes: whether the scores are normalised, and
+        by_range: by nothing but the least and the largest of them.
+        read: what was read of a spec so far, in that order.
+        of_class: whether answers are made for each class: they follow from the pods on a node, or from what classes
+            seldom have in common, such as requests.
     """
+
+    plugin: Any
+    is_filter: bool
+    rule_of: Callable[[SpecInfo, Nodes], Rule | Reads] | None
+    is_asked: bool
+    weight: int = 0
+    normalizes: bool = False
+    by_range: bool = False
+    read: dict[ReadOfSpec, None] = field(default_factory=dict)
+    of_class: bool = False
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether pods of several classes are mostly alike in what is read of them."""
+        return len(self.read) <= _MAX_READS and _OF_ONE_CLASS.isdisjoint(self.read)
+
+    def record(self, spec: SpecInfo, nodes: Nodes) -> Recorded:
+        """Return the rule for a spec and what it reads; what it reads of the spec is noted.
+
+        Raises:
+            Exception: whatever the plugin raises.
+        """
+        assert self.rule_of is not None
+        if not self.is_shared:
+            return nodes.record(self.rule_of, spec)
+        reads = SpecReads(spec, self.read)
+        recorded = nodes.record(self.rule_of, cast(SpecInfo, reads))
+        reads.close()
+        return recorded
+
+    def key(self, spec: SpecInfo) -> Hashable:
+        """Return what was read of a spec."""
+        return comparable([getattr(spec, read) if isinstance(read, str) else read(spec) for read in self.read])
+
+    def ask(self, recorded: Recorded, spec: SpecInfo, nodes: ManyNodes) -> Ask:
+        """Return a function that answers about rows: 1 where a filter rejects them, or the raw scores.
+
+        Raises (the function does):
+            Exception: whatever the plugin raises; NotLocal where it does not keep to its word.
+        """
+        rule = recorded.rule
+        if rule is None:
+            pod = cast(PodInfo, ClassPod(cast(SpecInfo, SpecReads(spec, self.read))))
+            ask = _rejections if self.is_filter else _raw_scores
+            return lambda view, rows: ask(self.plugin, pod, view, rows)
+        answer = rule
+
+        def rejections(view: Snapshot, rows: RowArray) -> AnyArray:
+            nodes.look(view, rows)
+            rejected = np.zeros(len(rows), dtype=np.bool_)
+            for failed in answer(rows):
+                rejected |= failed
+            return rejected
+
+        def scores(view: Snapshot, rows: RowArray) -> AnyArray:
+            nodes.look(view, rows)
+            return as_scores(answer(rows), rows)
+
+        return rejections if self.is_filter else scores
+
+
+_OF_ONE_CLASS = frozenset({"class_key", "requests", "score_requests", "limits", "containers", "pod_level", "overhead"})
+"""What of a spec differs between most classes."""
+_MAX_READS = 64
+"""More are made by a plugin that gives `spec.of` another function each time."""
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+
+
+def comparable(values: Iterable[Any]) -> tuple[Hashable, ...]:
+    """Return values as a key: in short, where they cannot be hashed."""
+    key = tuple(values)
+    try:
+        hash(key)
+    except TypeError:
+        return tuple([value if _is_hashable(value) else _digest(value) for value in key])
+    return key
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _digest(value: Any) -> bytes:
+    return blake2b(_ENCODER.encode(value), digest_size=16).digest()
+
+
+def _rejections(plugin: FilterPlugin, pod: PodInfo, view: NodeView, rows: RowArray) -> AnyArray:
     state = CycleState()
     verdicts = plugin.filter(state, pod, view, rows)
     if state.counters:
@@ -69,12 +196,7 @@ def rejections(plugin: FilterPlugin, pod: PodInfo, view: NodeView, rows: RowArra
     return np.zeros(len(rows), dtype=np.bool_) if verdicts is None else verdicts.codes != 0
 
 
-def raw_scores(scorer: ScorePlugin, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
-    """Return raw scores.
-
-    Raises:
-        NotLocal: the plugin leaves itself out, or counted something.
-    """
+def _raw_scores(scorer: ScorePlugin, pod: PodInfo, view: NodeView, rows: RowArray) -> AnyArray:
     state = CycleState()
     score = scorer.score(state, pod, view, rows)
     if score is None or state.counters:
@@ -82,20 +204,22 @@ def raw_scores(scorer: ScorePlugin, pod: PodInfo, view: NodeView, rows: RowArray
     return score
 
 
-def scores_in_range(scorer: ScorePlugin, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+def in_range(scores: AnyArray) -> AnyArray:
     """Return scores that are not normalised.
 
     Raises:
-        NotLocal: as `raw_scores`, or a score is out of range.
+        NotLocal: one is out of range.
     """
-    score = raw_scores(scorer, pod, view, rows)
     # Read as unsigned, a negative score is a huge one: one pass finds both.
-    if len(score) and np.maximum.reduce(score.view(np.uint64)) > MAX_SCORE:
+    if len(scores) and np.maximum.reduce(scores.view(np.uint64)) > MAX_SCORE:
         raise NotLocal
-    return score
+    return scores
 
 
-class SharedAnswer(Struct):
+# What pods share ----------------------------------------------------------------------------------------------------
+
+
+class SharedAnswer(Struct, eq=False):
     """What one plugin says of every node.
 
     Attributes:
@@ -106,10 +230,13 @@ class SharedAnswer(Struct):
         normalized: what the same raw score everywhere adds to every total, once somebody found out.
     """
 
+    side: Side
+    ask: Ask
+    read: int
     same: int
     column: AnyArray | None
     position: int
-    version: Hashable
+    values: tuple[Value, ...]
     of_pods: bool
     normalized: int | None = None
 
@@ -118,7 +245,7 @@ class SharedAnswer(Struct):
         """Return the bytes it takes."""
         return _OVERHEAD + (0 if self.column is None else self.column.nbytes)
 
-    def catch_up(self, ask: "Ask[P]", plugin: P, pod: PodInfo, view: Snapshot) -> bool:
+    def catch_up(self, view: Snapshot) -> bool:
         """Take in the nodes that changed since the last use; False where it has to be made again."""
         log = view.table.log if self.of_pods else view.table.node_log
         if self.position == log.end:
@@ -127,7 +254,9 @@ class SharedAnswer(Struct):
         # The log repeats rows, and to ask about some of them costs more for each than to ask about all.
         if rows is None or len(rows) > max(_FEW_ROWS, len(view.rows) // 4):
             return False
-        answers = ask(plugin, pod, view, rows)
+        answers = _checked(self.side, self.ask(view, rows))
+        if len(self.side.read) != self.read:
+            return False
         if self.column is not None:
             self.column[rows] = answers
         elif not (answers == self.same).all():
@@ -136,15 +265,18 @@ class SharedAnswer(Struct):
         return True
 
 
+def _checked(side: Side, answers: AnyArray) -> AnyArray:
+    return answers if side.is_filter or side.normalizes else in_range(answers)
+
+
 class SharedAnswers:
     """The answers of one profile's plugins about one table, those unused longest first.
 
-    They are kept for all pods that are alike in the part of the spec that a plugin reads. Pods of many classes mostly
-    differ in what they request, and share tolerations, selectors and images. So a plugin that names this part
-    (`Locality.part`) is asked once about all nodes, for all classes with this part; a pod of a class of its own then
-    costs little more than the plugins that look at its requests. Scores that depend on the pods of a node, too, are
-    shared by classes that are alike in what these scores read (`Locality.pods_part`), such as the CPU that the pod will
-    use. Measurements are in docs/performance.md.
+    They are kept for all pods that are alike in what a plugin reads of the spec. Pods of many classes mostly differ in
+    what they request, and share tolerations, selectors and images; so a plugin that reads these is asked once about all
+    nodes, for all classes. A pod of a class of its own then costs little more than the plugins that look at its
+    requests. Scores that follow from the pods of a node, too, are shared by classes that are alike in what these scores
+    read, such as the CPU that the pod will use. Measurements are in docs/performance.md.
     """
 
     def __init__(self, table: NodeTable) -> None:
@@ -157,31 +289,30 @@ class SharedAnswers:
         return len(self._answers)
 
     def answer(
-        self, ask: "Ask[P]", plugin: P, locality: Locality, pod: PodInfo, view: Snapshot, *, of_pods: bool = False
+        self, side: Side, recorded: Recorded, spec: SpecInfo, view: Snapshot, nodes: ManyNodes, *, of_pods: bool = False
     ) -> SharedAnswer:
         """Return what a plugin says of every node, of the pods there too if asked for, as of now: what was kept for
-        another pod with the same part of the spec, where the plugin names one. Do not change it, and do not keep it.
+        another pod of which it reads the same. Do not change it.
 
         Raises:
-            Exception: whatever the plugin raises; NotLocal where it does not keep to what it declared.
+            Exception: whatever the plugin raises; NotLocal where it does not keep to its word.
         """
-        part = locality.pods_part if of_pods else locality.part
-        if part is None:
-            return _made(ask, plugin, None, pod, view, of_pods=of_pods)
         if self._layout != self._table.layout:
             self._answers.clear()
             self._bytes, self._layout = 0, self._table.layout
-        key = (ask, plugin.name, part, of_pods)
+        key = (id(side), of_pods, side.key(spec))
         cached = self._answers.get(key)
         if cached is not None:
-            if (locality.version is None or cached.version == locality.version(view)) and cached.catch_up(
-                ask, plugin, pod, view
-            ):
+            # The same functions, mostly made anew: what was read before them was the same.
+            same = [value for _, value in cached.values] == [value for _, value in recorded.values]
+            if same and cached.catch_up(view):
                 self._answers.move_to_end(key)
                 return cached
             del self._answers[key]
             self._bytes -= cached.cost
-        fresh = self._answers[key] = _made(ask, plugin, locality.version, pod, view, of_pods=of_pods)
+        fresh = _made(side, recorded, spec, view, nodes, of_pods=of_pods)
+        # What the plugin reads of a spec is known for certain only now.
+        self._answers[id(side), of_pods, side.key(spec)] = fresh
         self._bytes += fresh.cost
         while self._bytes > _BYTES and len(self._answers) > _MIN_ANSWERS:
             self._bytes -= self._answers.popitem(last=False)[1].cost
@@ -189,97 +320,107 @@ class SharedAnswers:
 
 
 def _made(
-    ask: "Ask[P]", plugin: P, version: Version | None, pod: PodInfo, view: Snapshot, *, of_pods: bool
+    side: Side, recorded: Recorded, spec: SpecInfo, view: Snapshot, nodes: ManyNodes, *, of_pods: bool
 ) -> SharedAnswer:
     table = view.table
-    version_now, position = None if version is None else version(view), (table.log if of_pods else table.node_log).end
-    answers = ask(plugin, pod, view, view.rows)
-    first = answers[0]
+    position = (table.log if of_pods else table.node_log).end
+    ask = side.ask(recorded, spec, nodes)
+    answers = _checked(side, ask(view, view.rows))
+    read, values, first = len(side.read), recorded.values, answers[0]
     # What is the same everywhere seldom stays so where it depends on the pods.
     if not of_pods and (answers == first).all():
-        return SharedAnswer(int(first), None, position, version_now, of_pods)
+        return SharedAnswer(side, ask, read, int(first), None, position, values, of_pods)
     # Scores that are in range: an eighth of the memory.
-    column = np.zeros(table.capacity, dtype=np.int8 if ask is scores_in_range else answers.dtype)
+    is_small = not side.is_filter and not side.normalizes
+    column = np.zeros(table.capacity, dtype=np.int8 if is_small else answers.dtype)
     if view.dense:
         column[: view.size] = answers
     else:
         column[view.rows] = answers
-    return SharedAnswer(0, column, position, version_now, of_pods)
+    return SharedAnswer(side, ask, read, 0, column, position, values, of_pods)
 
 
-Masks = Callable[[Node], Sequence[Any]]
-Score = Callable[[Node], Any]
-Weighted = tuple[ScorePlugin, int]
-Column = SmallIntArray | IntArray
-"""Totals; in 16 bits where they fit, which is quicker to search."""
-_MAX_SMALL = 2**15 - 1
-_MAX_SORTED = 256
-"""Ways of sorting a profile's plugins that are kept; there are a handful, as most plugins always say the same."""
-_ANYTHING = Locality()
-_KEY = "core.plan"
-
-
-class RowRules(NamedTuple):
-    """The rules of plugins for one row, and what they read it by."""
-
-    nodes: OneNode
-    filters: tuple[Masks, ...]
-    scores: tuple[tuple[Score, int], ...]
-
-
-class ColumnRules(NamedTuple):
-    """The rules of plugins for many rows, what they read these by, and the plugins that have none."""
-
-    nodes: ManyNodes
-    filters: list[Masks]
-    scores: list[tuple[Score, int]]
-    other_filters: list[FilterPlugin]
-    other_scores: list[Weighted]
-
-    def with_scores(self, scores: Iterable[tuple[ScorePlugin, int, Locality]]) -> "ColumnRules":
-        """Return these and the rules of more scores; what is there already is not made again."""
-        rules, others = list(self.scores), list(self.other_scores)
-        for scorer, weight, locality in scores:
-            if locality.score_rule is None:
-                others.append((scorer, weight))
-            else:
-                rules.append((locality.score_rule(self.nodes), weight))
-        return ColumnRules(self.nodes, self.filters, rules, self.other_filters, others)
-
-
-class Ranged(Struct):
+class Ranged(Struct, eq=False):
     """A plugin whose raw scores follow from the node, to be normalised over the feasible rows of each attempt.
 
     Attributes:
-        everywhere: the raw score of all nodes, where it is the same, and the plugin's normalised scores then are too;
-        column: else the raw scores by row.
-        constant: what the plugin adds to every total in the first case.
+        raw: the scores; do not change them.
+        constant: what the plugin adds to every total, where the raw score of all nodes is the same, and the plugin's
+            normalised scores then are too; None in any other case.
     """
 
-    plugin: ScorePlugin
-    weight: int
-    uniform: int = 0
-    constant: int = 0
-    column: IntArray | None = None
+    side: Side
+    raw: SharedAnswer
+    constant: int | None
+
+    def column(self, rows: RowArray) -> IntArray:
+        """Return the raw scores of rows."""
+        column = self.raw.column
+        return np.full(len(rows), self.raw.same, np.int64) if column is None else column.take(rows, mode="clip")
 
 
-class Plan(Struct):
-    """The plugins of a profile, for one class of pods.
+class Base(Struct, eq=False):
+    """What pods that are alike in all that is read of them have in common, their requests and the like excepted.
+
+    Attributes:
+        reads: of each plugin that is not `Side.of_class`.
+        values: what answers follow from, beside the nodes.
+        filters, scores: the answers of plugins that look at the node alone;
+        ranged: those that are normalised over the feasible rows.
+        column: the sum of the scores; -1 where a filter rejects the node, or there is none.
+        position: in the log of changes to nodes.
+        sorted: by what the other plugins read, how a profile's are sorted.
+    """
+
+    reads: dict[int, Reads]
+    values: tuple[Value, ...]
+    filters: list[SharedAnswer]
+    scores: list[SharedAnswer]
+    ranged: list[Ranged]
+    column: Column
+    position: int
+    floor: int
+    sorted: dict[tuple[Reads, ...], "Sorted"] = field(default_factory=dict)
+
+    def catch_up(self, view: Snapshot) -> bool:
+        """Take in the nodes that changed since the last use; False where it has to be made again."""
+        end = view.table.node_log.end
+        if self.position == end:
+            return True
+        for answer in (*self.filters, *self.scores, *[ranged.raw for ranged in self.ranged]):
+            if not answer.catch_up(view):
+                return False
+        self.sum_up(view)
+        self.position = end
+        return True
+
+    def sum_up(self, view: Snapshot) -> None:
+        """Make the column."""
+        column: AnyArray = self.column
+        column[:] = self.floor + sum([answer.same * answer.side.weight for answer in self.scores])
+        for answer in self.scores:
+            if answer.column is not None:
+                column += answer.column.astype(column.dtype) * answer.side.weight
+        for answer in self.filters:
+            if answer.column is not None:
+                column[answer.column] = -1
+            elif answer.same:
+                column[:] = -1
+        column[view.size :] = -1
+        if not view.dense:
+            empty = np.ones(len(column), dtype=np.bool_)
+            empty[view.rows] = False
+            column[empty] = -1
+
+
+class Sorted(Struct, eq=False):
+    """The plugins of a profile, by what is read for them.
 
     Attributes:
         skippable: PreFilter plugins that need not be asked, and
         all_skippable: whether that is all of them.
         filters, pre_scores, scores: those that are asked in every attempt.
-        node_filters, node_scores: those that look at the node alone;
-        pod_filters, pod_scores: those that look at the pods on it too.
-        row_rules: rules of the latter; None unless all of them have one;
-        rules: the same for many rows, and those of them that have none. Both are None in a plan for one moment.
-        shared_scores: those of pod_scores that some classes share;
-        own_rules: `rules` without them.
-        ranged: those that are normalised over the feasible rows.
-        versions: what else answers follow from.
-        dtype: of the totals.
-        floor: what every total starts from: 1 without any score plugin, as upstream.
+        of_class: whether each plugin that is `Side.of_class` is a part of the columns.
     """
 
     skippable: frozenset[str]
@@ -287,324 +428,352 @@ class Plan(Struct):
     filters: tuple[FilterPlugin, ...]
     pre_scores: tuple[PreScorePlugin, ...]
     scores: tuple[Weighted, ...]
-    node_filters: tuple[tuple[FilterPlugin, Locality], ...]
-    pod_filters: tuple[FilterPlugin, ...]
-    node_scores: tuple[tuple[ScorePlugin, int, Locality], ...]
-    row_rules: RowRules | None
-    rules: ColumnRules | None
-    shared_scores: tuple[tuple[ScorePlugin, int, Locality], ...]
-    own_rules: ColumnRules
-    ranged: list[Ranged]
-    versions: tuple[Callable[[NodeView], Hashable], ...]
-    dtype: type[np.int16 | np.int64]
-    floor: int
-    varying: tuple[tuple[Ranged, IntArray], ...] = ()
-    constant: int = 0
+    of_class: tuple[bool, ...]
 
-    def __post_init__(self) -> None:
-        """Part normalised plugins into those that add the same to every total and those that do not."""
-        self.varying = tuple([(ranged, ranged.column) for ranged in self.ranged if ranged.column is not None])
-        self.constant = sum(ranged.constant for ranged in self.ranged)
+
+# One profile -------------------------------------------------------------------------------------------------------
+
+
+class _Memory:
+    """What is kept of a profile's plugins about one table, and what their rules for many rows read by."""
+
+    def __init__(self, profile: ProfileRunner, shared: SharedAnswers) -> None:
+        self.profile, self.shared = profile, shared
+        self.by_plugin: dict[tuple[int, bool], Side] = {}
+        # Looked up once, as isinstance against a Protocol costs more than most plugins. One object stands at several
+        # extension points, unless a wrapper is around it at one of them, which then wants to see every call.
+        filters = {id(plugin) for plugin in profile.filters}
+        for plugin in (*profile.pre_filters, *profile.filters):
+            rule_of = plugin.filter_rule if isinstance(plugin, FilterRule) else None
+            self.by_plugin[id(plugin), True] = Side(plugin, True, rule_of, id(plugin) in filters)
+        weights = {id(scorer): weight for scorer, weight in profile.scores}
+        watched = {plugin.name for plugin in profile.pre_scores if id(plugin) not in weights}
+        for scorer in (*profile.pre_scores, *[scorer for scorer, _ in profile.scores]):
+            rule = scorer.score_rule if isinstance(scorer, ScoreRule) else None
+            if id(scorer) in weights and scorer.name in watched:
+                rule = None
+            side = Side(scorer, False, rule, id(scorer) in weights)
+            side.weight, side.normalizes = weights.get(id(scorer), 0), profile.normalizes(scorer.name)
+            side.by_range = bool(getattr(scorer, "by_range", False))
+            self.by_plugin[id(scorer), False] = side
+        largest = 1 + MAX_SCORE * sum(
+            weight for scorer, weight in profile.scores if not profile.normalizes(scorer.name)
+        )
+        self.dtype: type[np.int16 | np.int64] = np.int16 if largest <= _MAX_SMALL else np.int64
+        self.nodes: ManyNodes | None = None
+        self.bases: OrderedDict[Hashable, Base] = OrderedDict()
+        self._key_of: Callable[[SpecInfo], tuple[Any, ...]]
+        self.of_class: list[Side] = []
+        self._of_base: list[Side] = []
+        self._part()
+
+    def _part(self) -> None:
+        """Part the plugins into those that are answered for by class and the others."""
+        sides = [side for side in self.by_plugin.values() if side.rule_of is not None]
+        self.of_class = [side for side in sides if side.of_class]
+        self._of_base = [side for side in sides if not side.of_class]
+        reads = list(dict.fromkeys([read for side in self._of_base for read in side.read]))
+        names = [read for read in reads if isinstance(read, str)]
+        functions = [read for read in reads if not isinstance(read, str)]
+        # With one name, it would return no tuple.
+        fields: Callable[[SpecInfo], Any] = attrgetter("namespace", "namespace", *names)
+        self._key_of = lambda spec: (*fields(spec), *[function(spec) for function in functions])
+        self._reads = self._count_reads()
+        self.bases.clear()
+
+    def _count_reads(self) -> int:
+        return sum([len(side.read) for side in self._of_base])
+
+    def base_of(self, pod: PodInfo, view: Snapshot) -> tuple[Base, ManyNodes]:
+        """Return what a pod shares with others, and what rules for many rows read by.
+
+        Raises:
+            Exception: whatever a plugin raises; NotLocal where one does not keep to its word.
+        """
+        nodes = self.nodes
+        if nodes is None or nodes.layout != view.layout:
+            nodes = self.nodes = ManyNodes(view)
+            self.bases.clear()
+        while True:
+            key = self._key_of(pod.spec)
+            try:
+                base = self.bases.get(key)
+            except TypeError:
+                key = comparable(key)
+                base = self.bases.get(key)
+            if base is not None:
+                if are_current(base.values, view) and base.catch_up(view):
+                    self.bases.move_to_end(key)
+                    return base, nodes
+                del self.bases[key]
+            try:
+                base = self._make_base(pod, view, nodes)
+            except _Demoted:
+                base = None
+            if base is None or self._count_reads() != self._reads:
+                # A plugin read more of the spec than is in the key, or is not for all pods that are alike in it.
+                self._part()
+                continue
+            self.bases[key] = base
+            limit = max(_MIN_ANSWERS, _BYTES // (_OVERHEAD + base.column.nbytes))
+            while len(self.bases) > limit:
+                self.bases.popitem(last=False)
+            return base, nodes
+
+    def _make_base(self, pod: PodInfo, view: Snapshot, nodes: ManyNodes) -> Base:
+        nodes.look(view, view.rows)
+        column: AnyArray = np.zeros(view.table.capacity, dtype=self.dtype)
+        base = Base({}, (), [], [], [], column, view.table.node_log.end, 0 if self.profile.scores else 1)
+        values: list[Value] = []
+        changed = False
+        for side in self._of_base:
+            known = len(side.read)
+            recorded = side.record(pod.spec, nodes)
+            reads = base.reads[id(side)] = recorded.reads
+            values += recorded.values
+            side.of_class = reads is Reads.PODS or not side.is_shared
+            if reads is Reads.NODE and side.is_asked and not side.of_class:
+                answer = self.shared.answer(side, recorded, pod.spec, view, nodes)
+                (base.filters if side.is_filter else base.scores).append(answer)
+                side.of_class = not side.is_shared
+            changed |= len(side.read) != known or side.of_class
+        if changed:
+            raise _Demoted
+        base.values = tuple(values)
+        base.ranged = [self._ranged(pod, view, answer) for answer in base.scores if answer.side.normalizes]
+        base.scores = [answer for answer in base.scores if not answer.side.normalizes]
+        base.sum_up(view)
+        return base
+
+    def _ranged(self, pod: PodInfo, view: Snapshot, raw: SharedAnswer) -> Ranged:
+        """Return a normalised plugin, with what it adds to every total where its scores are the same everywhere."""
+        side, constant = raw.side, raw.normalized
+        if raw.column is None and side.by_range and constant is None:
+            state, scores = CycleState(), np.array([raw.same], dtype=np.int64)
+            finished = self.profile.finish_scores(
+                state, pod, view, view.rows[:1], side.plugin.name, side.weight, scores
+            )
+            if not state.counters:
+                constant = raw.normalized = int(finished.weighted[0])
+        return Ranged(side, raw, constant if raw.column is None else None)
+
+    def sort(self, base: Base, reads: tuple[Reads, ...]) -> Sorted:
+        """Return how the plugins are sorted, given what those that are answered for by class read."""
+        known = base.sorted.get(reads)
+        if known is None:
+            if len(base.sorted) >= _MAX_SORTED:
+                base.sorted.clear()
+            known = base.sorted[reads] = self._sort(base, reads)
+        return known
+
+    def _sort(self, base: Base, reads: tuple[Reads, ...]) -> Sorted:
+        of_class = {id(side): read for side, read in zip(self.of_class, reads, strict=True)}
+
+        def reads_of(plugin: Any, *, is_filter: bool) -> Reads:
+            side = self.by_plugin[id(plugin), is_filter]
+            return of_class.get(id(side), base.reads.get(id(side), Reads.ANYTHING))
+
+        profile = self.profile
+        later: list[Weighted] = []
+        for scorer, weight in profile.scores:
+            reads_now, side = reads_of(scorer, is_filter=False), self.by_plugin[id(scorer), False]
+            is_kept = reads_now in _KEPT and (not side.normalizes or not side.of_class)
+            if reads_now is not Reads.NOTHING and not is_kept:
+                later.append((scorer, weight))
+        per_attempt = {scorer.name for scorer, _ in later}
+        skippable = frozenset(
+            plugin.name for plugin in profile.pre_filters if reads_of(plugin, is_filter=True) is not Reads.ANYTHING
+        )
+        return Sorted(
+            skippable=skippable,
+            all_skippable=len(skippable) == len(profile.pre_filters),
+            filters=tuple([plugin for plugin in profile.filters if reads_of(plugin, is_filter=True) is Reads.ANYTHING]),
+            pre_scores=tuple(
+                [
+                    plugin
+                    for plugin in profile.pre_scores
+                    if plugin.name in per_attempt or reads_of(plugin, is_filter=False) is Reads.ANYTHING
+                ]
+            ),
+            scores=tuple(later),
+            of_class=tuple(
+                [
+                    side.is_asked and read in _KEPT and (side.is_filter or side.plugin.name not in per_attempt)
+                    for side, read in zip(self.of_class, reads, strict=True)
+                ]
+            ),
+        )
+
+
+# One class ---------------------------------------------------------------------------------------------------------
+
+
+class RowRules(NamedTuple):
+    """The rules of plugins for one row, and what they read it by."""
+
+    nodes: OneNode
+    filters: list[Rule]
+    scores: list[tuple[Rule, int]]
+
+
+class Plan(Struct, eq=False):
+    """The plugins of a profile, for one class of pods.
+
+    Attributes:
+        sorted: which are asked in every attempt;
+        base: what other classes share of the rest.
+        nodes: what rules for many rows read by.
+        filters, scores: those rules, and the weights of scores;
+        asked_filters, asked_scores: the plugins that have none.
+        shared_scores: answers of scores that some classes share, which are not among `own_scores`.
+        row_rules: rules for single rows; None unless all of them have one, and in a plan for one moment.
+        values: what else answers follow from.
+    """
+
+    sorted: Sorted
+    base: Base
+    nodes: ManyNodes
+    filters: list[Rule]
+    scores: list[tuple[Rule, int]]
+    asked_filters: list[Ask]
+    asked_scores: list[tuple[Ask, int]]
+    own_scores: list[tuple[Rule, int]]
+    shared_scores: list[SharedAnswer]
+    row_rules: RowRules | None
+    values: tuple[Value, ...]
+    varying: list[Ranged]
+    constant: int
 
     @property
     def local(self) -> bool:
         """Whether every verdict follows from the node and the pods on it."""
-        return self.all_skippable and not self.filters
+        return self.sorted.all_skippable and not self.sorted.filters
 
-    def versions_now(self, view: NodeView) -> tuple[Hashable, ...]:
-        """Return what else answers follow from, as of now."""
-        return tuple([version(view) for version in self.versions])
+    def is_current(self, view: Snapshot) -> bool:
+        """Tell whether it still holds, with the base as of now."""
+        return are_current(self.values, view) and self.base.catch_up(view)
 
-    def base(self, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
-        """Return the sum over plugins that look at the node alone; -1 where one of them rejects it."""
-        start = np.full(len(rows), self.floor, dtype=np.int64)
-        filters = [plugin for plugin, _ in self.node_filters]
-        return summed(pod, view, rows, start, filters, [(scorer, weight) for scorer, weight, _ in self.node_scores])
-
-    def whole_base(self, pod: PodInfo, view: Snapshot, shared: SharedAnswers) -> Column:
-        """Return `base` of all nodes as a column, from what other classes share; -1 also where there is no node.
+    def whole_totals(self, view: Snapshot) -> Column:
+        """Return `totals` of all nodes as a column, from what other classes share; -1 also where there is no node.
 
         Raises:
-            Exception: whatever a plugin raises; NotLocal where one does not keep to what it declared.
-        """
-        total = self.floor
-        columns: list[tuple[AnyArray, int]] = []
-        rejecting: list[AnyArray] = []
-        for scorer, weight, locality in self.node_scores:
-            answer = shared.answer(scores_in_range, scorer, locality, pod, view)
-            total += answer.same * weight
-            if answer.column is not None:
-                columns.append((answer.column, weight))
-        for plugin, locality in self.node_filters:
-            verdicts = shared.answer(rejections, plugin, locality, pod, view)
-            if verdicts.column is not None:
-                rejecting.append(verdicts.column)
-            elif verdicts.same:
-                total = -1
-        base: AnyArray = np.full(view.table.capacity, total, dtype=self.dtype)
-        if total < 0:
-            return base
-        for column, weight in columns:
-            base += column.astype(self.dtype) * weight
-        for column in rejecting:
-            base[column] = -1
-        base[view.size :] = -1
-        if not view.dense:
-            empty = np.ones(len(base), dtype=np.bool_)
-            empty[view.rows] = False
-            base[empty] = -1
-        return base
-
-    def whole_totals(self, pod: PodInfo, view: Snapshot, base: Column, shared: SharedAnswers) -> Column:
-        """Return `with_pod_plugins` of all nodes as a column, from what other classes share; -1 also where there is no
-        node.
-
-        Raises:
-            Exception: whatever a plugin raises; NotLocal where one does not keep to what it declared.
+            Exception: whatever a plugin raises; NotLocal where one does not keep to its word.
         """
         rows: slice | RowArray = slice(view.size) if view.dense else view.rows
+        base: AnyArray = self.base.column
         start: AnyArray = base[rows]
-        for scorer, weight, locality in self.shared_scores:
-            answer = shared.answer(scores_in_range, scorer, locality, pod, view, of_pods=True)
-            assert answer.column is not None
-            column = answer.column[rows]
-            start = start + (column if weight == 1 else column.astype(self.dtype) * weight)
-        if self.shared_scores and np.minimum.reduce(base[rows]) < 0:
-            start[base[rows] < 0] = -1
+        if self.shared_scores:
+            rejected = start < 0
+            for answer in self.shared_scores:
+                assert answer.column is not None
+                column, weight = answer.column[rows], answer.side.weight
+                start = start + (column if weight == 1 else column.astype(base.dtype) * weight)
+            start[rejected] = -1
         totals = np.full_like(base, -1)
-        totals[rows] = self._with_pod_plugins(pod, view, view.rows, start, self.own_rules)
+        totals[rows] = self._totals(view, view.rows, start, self.own_scores)
         return totals
 
-    def with_pod_plugins(self, pod: PodInfo, view: NodeView, rows: RowArray, base: Column) -> Column:
+    def totals(self, view: Snapshot, rows: RowArray) -> Column:
         """Return the base with the plugins that look at the pods on a node added; -1 where one of them rejects it."""
-        assert self.rules is not None
-        return self._with_pod_plugins(pod, view, rows, base, self.rules)
+        return self._totals(view, rows, self.base.column.take(rows, mode="clip"), self.scores)
 
-    def _with_pod_plugins(
-        self,
-        pod: PodInfo,
-        view: NodeView,
-        rows: RowArray,
-        base: Column,
-        rules: ColumnRules,
-    ) -> Column:
-        nodes, filters, scores, other_filters, other_scores = rules
-        has_others = other_filters or other_scores
-        total: AnyArray = summed(pod, view, rows, base, other_filters, other_scores) if has_others else base
-        if not filters and not scores:
-            return total
-        nodes.look(view, rows)
-        passed = total >= 0
+    def _totals(self, view: Snapshot, rows: RowArray, start: Column, scores: list[tuple[Rule, int]]) -> Column:
+        total: AnyArray = start
+        passed = start >= 0
+        for ask in self.asked_filters:
+            passed &= ~ask(view, rows)
+        for scorer, weight in self.asked_scores:
+            total = total + in_range(scorer(view, rows)).astype(start.dtype) * weight
+        if self.filters or scores:
+            self.nodes.look(view, rows)
         for score, weight in scores:
             # Half of the columns' time is in sums: numpy is several times quicker with 16 bits.
-            rated = score(rows).astype(self.dtype)
+            rated = score(rows)
+            rated = rated.astype(start.dtype) if isinstance(rated, np.ndarray) else int(rated)
             total = total + (rated if weight == 1 else rated * weight)
-        for masks in filters:
+        for masks in self.filters:
             for failed in masks(rows):
                 passed &= ~failed
         return np.where(passed, total, -1)
 
 
-def summed(
-    pod: PodInfo,
-    view: NodeView,
-    rows: RowArray,
-    start: Column,
-    filters: Iterable[FilterPlugin],
-    scores: Iterable[Weighted],
-) -> IntArray:
-    """Return sums that some plugins' scores were added to; -1 stays, and comes where a filter rejects.
-
-    Raises:
-        NotLocal: a score is out of range, or a plugin counted something.
-    """
-    state = CycleState()
-    out = start < 0
-    for plugin in filters:
-        verdicts = plugin.filter(state, pod, view, rows)
-        if verdicts is not None:
-            out |= verdicts.codes != 0
-    total = start.astype(np.int64)
-    for scorer, weight in scores:
-        score = scores_in_range(scorer, pod, view, rows)
-        total += score if weight == 1 else score * weight
-    if out.any():
-        total[out] = -1
-    if state.counters:
-        raise NotLocal
-    return total
-
-
-class _Sorted(Struct):
-    """The plugins of a profile where they say this of what their answers depend on; attributes as in `Plan`, with the
-    ids of plugins beside those of which more than that is needed."""
-
-    skippable: frozenset[str]
-    filters: tuple[FilterPlugin, ...]
-    pre_scores: tuple[PreScorePlugin, ...]
-    scores: tuple[Weighted, ...]
-    node_filters: list[tuple[FilterPlugin, int]]
-    pod_filters: list[tuple[FilterPlugin, int]]
-    node_scores: list[tuple[ScorePlugin, int, int]]
-    pod_scores: list[tuple[ScorePlugin, int, int]]
-    ranged: list[tuple[ScorePlugin, int, int]]
-    largest: int
-
-
-class _Memory(Struct):
-    """What is kept of a profile's plugins: those with `locality` by their ids, None for the others, and how they are
-    sorted; and what their rules read by.
-
-    Looked up once, as isinstance against a Protocol costs more than most plugins.
-    """
-
-    declare: dict[int, LocalPlugin | None]
-    sorted: dict[tuple[DependsOn, ...], _Sorted]
-    nodes: ManyNodes | None = None
-
-    def nodes_of(self, view: NodeView) -> ManyNodes:
-        """Return what rules for many rows read by: those of all classes share its readers while the layout stays."""
-        if self.nodes is None or self.nodes.layout != view.layout:
-            self.nodes = ManyNodes(view)
-        return self.nodes
-
-
-def _memory_of(profile: ProfileRunner) -> _Memory:
+def _memory_of(profile: ProfileRunner, shared: SharedAnswers) -> _Memory:
     memory = profile.memory.get(_KEY)
-    if not isinstance(memory, _Memory):
-        scorers = [scorer for scorer, _ in profile.scores]
-        plugins = (*profile.pre_filters, *profile.filters, *profile.pre_scores, *scorers)
-        # One object stands at several extension points, unless a wrapper is around it at one of them.
-        declare: dict[int, LocalPlugin | None] = {
-            id(plugin): plugin if isinstance(plugin, LocalPlugin) else None for plugin in plugins
-        }
-        memory = profile.memory[_KEY] = _Memory(declare, {})
+    if not isinstance(memory, _Memory) or memory.shared is not shared:
+        memory = profile.memory[_KEY] = _Memory(profile, shared)
     return memory
-
-
-def _sort(profile: ProfileRunner, localities: Mapping[int, Locality]) -> _Sorted:
-    """Sort a profile's plugins by what they declared."""
-    filters = [(plugin, id(plugin), localities[id(plugin)].filters) for plugin in profile.filters]
-    pre_scores = [plugin for plugin in profile.pre_scores if localities[id(plugin)].scores is DependsOn.ANYTHING]
-    asked_pre_scores = {plugin.name for plugin in pre_scores}
-    plain, ranged, later = [], [], []
-    for scorer, weight in profile.scores:
-        depends = localities[id(scorer)].scores
-        if depends is DependsOn.NOTHING and scorer.name not in asked_pre_scores:
-            continue
-        if depends is DependsOn.ANYTHING or scorer.name in asked_pre_scores:
-            # PreScore may be watched by a wrapper, or have something to say: then Score is asked too.
-            later.append((scorer, weight))
-        elif not profile.normalizes(scorer.name):
-            plain.append((scorer, weight, id(scorer)))
-        elif depends is DependsOn.NODE:
-            ranged.append((scorer, weight, id(scorer)))
-        else:
-            later.append((scorer, weight))
-    return _Sorted(
-        skippable=frozenset(
-            plugin.name for plugin in profile.pre_filters if localities[id(plugin)].filters is not DependsOn.ANYTHING
-        ),
-        filters=tuple([plugin for plugin, _, depends in filters if depends is DependsOn.ANYTHING]),
-        pre_scores=tuple(pre_scores),
-        scores=tuple(later),
-        node_filters=[(plugin, key) for plugin, key, depends in filters if depends is DependsOn.NODE],
-        pod_filters=[(plugin, key) for plugin, key, depends in filters if depends is DependsOn.PODS],
-        node_scores=[entry for entry in plain if localities[entry[2]].scores is DependsOn.NODE],
-        pod_scores=[entry for entry in plain if localities[entry[2]].scores is DependsOn.PODS],
-        ranged=ranged,
-        largest=1 + MAX_SCORE * sum(weight for _, weight, _ in plain),
-    )
 
 
 def make_plan(
     view: Snapshot, pod: PodInfo, profile: ProfileRunner, shared: SharedAnswers, *, once: bool = False
 ) -> Plan:
-    """Ask a profile's plugins what their answers follow from, for pods of this one's class.
+    """Find out what a profile's plugins read for pods of this one's class.
 
     With `once`, the plan is good for this moment alone.
+
+    Raises:
+        Exception: whatever a plugin raises; NotLocal where one does not keep to its word.
     """
-    memory = _memory_of(profile)
-    localities = {
-        key: _ANYTHING if local is None else declared(local, pod, view) for key, local in memory.declare.items()
-    }
-    declarations = (*[each.filters for each in localities.values()], *[each.scores for each in localities.values()])
-    plugins = memory.sorted.get(declarations)
-    if plugins is None:
-        if len(memory.sorted) >= _MAX_SORTED:
-            memory.sorted.clear()
-        plugins = memory.sorted[declarations] = _sort(profile, localities)
-    pod_filters = [(plugin, localities[key]) for plugin, key in plugins.pod_filters]
-    pod_scores = [(scorer, weight, localities[key]) for scorer, weight, key in plugins.pod_scores]
-    shared_scores = tuple([each for each in pod_scores if each[2].pods_part is not None])
-    own_scores = [each for each in pod_scores if each[2].pods_part is None]
-    own_rules = _column_rules(memory.nodes_of(view), pod_filters, own_scores)
-    ranged = [
-        _ranged(view, pod, profile, (scorer, weight, localities[key]), shared, once)
-        for scorer, weight, key in plugins.ranged
-    ]
+    memory = _memory_of(profile, shared)
+    base, nodes = memory.base_of(pod, view)
+    nodes.look(view, view.rows)
+    spec, sides = pod.spec, memory.of_class
+    recorded = [side.record(spec, nodes) for side in sides]
+    plugins = memory.sort(base, tuple([each.reads for each in recorded]))
+    filters: list[Rule] = []
+    scores: list[tuple[Rule, int]] = []
+    own_scores: list[tuple[Rule, int]] = []
+    asked_filters: list[Ask] = []
+    asked_scores: list[tuple[Ask, int]] = []
+    shared_scores: list[SharedAnswer] = []
+    for side, each, is_kept in zip(sides, recorded, plugins.of_class, strict=True):
+        if not is_kept:
+            continue
+        rule = each.rule
+        if side.is_filter:
+            if rule is None:
+                asked_filters.append(side.ask(each, spec, nodes))
+            else:
+                filters.append(rule)
+        elif rule is None:
+            asked_scores.append((side.ask(each, spec, nodes), side.weight))
+        else:
+            scores.append((rule, side.weight))
+            if side.is_shared:
+                shared_scores.append(shared.answer(side, each, spec, view, nodes, of_pods=True))
+            else:
+                own_scores.append((rule, side.weight))
+    row_rules, values = None, base.values + tuple([value for each in recorded for value in each.values])
+    if not once and not asked_filters and not asked_scores:
+        kept = [side for side, is_kept in zip(sides, plugins.of_class, strict=True) if is_kept]
+        row_rules, more = _row_rules(view, spec, kept)
+        values += more
     return Plan(
-        skippable=plugins.skippable,
-        all_skippable=len(plugins.skippable) == len(profile.pre_filters),
-        filters=plugins.filters,
-        pre_scores=plugins.pre_scores,
-        scores=plugins.scores,
-        node_filters=tuple([(plugin, localities[key]) for plugin, key in plugins.node_filters]),
-        pod_filters=tuple([plugin for plugin, _ in pod_filters]),
-        node_scores=tuple([(scorer, weight, localities[key]) for scorer, weight, key in plugins.node_scores]),
-        row_rules=None if once else _row_rules(view, pod_filters, pod_scores),
-        rules=None if once else own_rules.with_scores(shared_scores) if shared_scores else own_rules,
+        sorted=plugins,
+        base=base,
+        nodes=nodes,
+        filters=filters,
+        scores=scores,
+        asked_filters=asked_filters,
+        asked_scores=asked_scores,
+        own_scores=own_scores,
         shared_scores=shared_scores,
-        own_rules=own_rules,
-        ranged=ranged,
-        versions=tuple([each.version for each in localities.values() if each.version is not None]),
-        dtype=np.int16 if plugins.largest <= _MAX_SMALL else np.int64,
-        floor=0 if profile.scores else 1,
+        row_rules=row_rules,
+        values=values,
+        varying=[ranged for ranged in base.ranged if ranged.constant is None],
+        constant=sum([ranged.constant for ranged in base.ranged if ranged.constant is not None]),
     )
 
 
-def _row_rules(
-    view: Snapshot, filters: list[tuple[FilterPlugin, Locality]], scores: list[tuple[ScorePlugin, int, Locality]]
-) -> RowRules | None:
-    filter_rules = [locality.filter_rule for _, locality in filters if locality.filter_rule is not None]
-    score_rules = [(locality.score_rule, weight) for _, weight, locality in scores if locality.score_rule is not None]
-    if len(filter_rules) != len(filters) or len(score_rules) != len(scores):
-        return None
+def _row_rules(view: Snapshot, spec: SpecInfo, sides: list[Side]) -> tuple[RowRules | None, tuple[Value, ...]]:
     nodes = OneNode(view)
-    return RowRules(
-        nodes,
-        tuple([rule(nodes) for rule in filter_rules]),
-        tuple([(rule(nodes), weight) for rule, weight in score_rules]),
-    )
-
-
-def _column_rules(
-    nodes: ManyNodes, filters: list[tuple[FilterPlugin, Locality]], scores: list[tuple[ScorePlugin, int, Locality]]
-) -> ColumnRules:
-    filter_rules = [locality.filter_rule(nodes) for _, locality in filters if locality.filter_rule is not None]
-    other_filters = [plugin for plugin, locality in filters if locality.filter_rule is None]
-    return ColumnRules(nodes, filter_rules, [], other_filters, []).with_scores(scores)
-
-
-def _ranged(
-    view: Snapshot,
-    pod: PodInfo,
-    profile: ProfileRunner,
-    scored: tuple[ScorePlugin, int, Locality],
-    shared: SharedAnswers,
-    once: bool,
-) -> Ranged:
-    scorer, weight, locality = scored
-    answer = shared.answer(raw_scores, scorer, locality, pod, view)
-    if locality.by_range and answer.column is None:
-        constant = answer.normalized
-        if constant is None:
-            state, raw = CycleState(), np.array([answer.same], dtype=np.int64)
-            scores = profile.finish_scores(state, pod, view, view.rows[:1], scorer.name, weight, raw)
-            if not state.counters:
-                constant = answer.normalized = int(scores.weighted[0])
-        if constant is not None:
-            return Ranged(scorer, weight, uniform=answer.same, constant=constant)
-    if answer.column is None:
-        return Ranged(scorer, weight, column=np.full(view.table.capacity, answer.same, dtype=np.int64))
-    return Ranged(scorer, weight, column=answer.column if once else answer.column.copy())
+    recorded = [(side, nodes.record(side.rule_of, spec)) for side in sides if side.rule_of is not None]
+    rules = RowRules(nodes, [], [])
+    for side, each in recorded:
+        if each.rule is None:
+            return None, ()
+        if side.is_filter:
+            rules.filters.append(each.rule)
+        else:
+            rules.scores.append((each.rule, side.weight))
+    return rules, tuple([value for _, each in recorded for value in each.values])

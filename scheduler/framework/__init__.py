@@ -138,13 +138,6 @@ from scheduler.framework.load import (
     NodeLoad as NodeLoad,
     is_fresh as is_fresh,
 )
-from scheduler.framework.locality import (
-    DependsOn as DependsOn,
-    Locality as Locality,
-    LocalPlugin as LocalPlugin,
-    declared as declared,
-    part_of as part_of,
-)
 from scheduler.framework.nominated import rows_fitting_beside_nominated as rows_fitting_beside_nominated
 from scheduler.framework.objects import (
     FEW_PARTS as FEW_PARTS,
@@ -177,12 +170,23 @@ from scheduler.framework.podterms import (
 )
 from scheduler.framework.registrations import ALL_EVENTS as ALL_EVENTS
 from scheduler.framework.rules import (
+    ClassPod as ClassPod,
     FilterRule as FilterRule,
+    LateReadError as LateReadError,
     ManyNodes as ManyNodes,
     Node as Node,
     Nodes as Nodes,
     OneNode as OneNode,
+    Reader as Reader,
+    Reads as Reads,
+    Recorded as Recorded,
+    Rule as Rule,
     ScoreRule as ScoreRule,
+    SpecReads as SpecReads,
+    Value as Value,
+    answers_of as answers_of,
+    as_scores as as_scores,
+    former as former,
     masks_of as masks_of,
     scores_of as scores_of,
     verdicts_of as verdicts_of,
@@ -231,3 +235,7 @@ from scheduler.framework.work import (
     OverBudgetError as OverBudgetError,
     Work as Work,
 )
+
+
+def __getattr__(name: str) -> object:
+    return former(name)

@@ -8,7 +8,8 @@ one object per class of pods, so that a pod of a Deployment costs its names and 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -26,6 +27,7 @@ from scheduler.kube.model import (
 from scheduler.kube.primitives import CompiledNodeSelector, Selector, WeightedTerm
 
 Resources = Mapping[str, int]
+T = TypeVar("T")
 
 
 class HostPort(Struct, frozen=True):
@@ -98,6 +100,7 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
         image_volumes: normalised images of volumes.
         features: of the kubelet, which the node must declare.
         parts: how many things it lists that plugins loop over, such as terms, values, ports and volumes.
+        namespace: the pods' own.
     """
 
     class_key: bytes
@@ -130,6 +133,12 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
     parts: int = 0
     image_volumes: tuple[str, ...] = ()
     features: frozenset[str] = frozenset()
+    namespace: str = ""
+
+    def of(self, read: Callable[["SpecInfo"], T]) -> T:
+        """Return what a function makes of the spec: what a rule reads so is kept for all pods of which it returns the
+        same (`scheduler.framework.rules`). It has to be the same function each time."""
+        return read(self)
 
     @property
     def lists_much(self) -> bool:

@@ -57,10 +57,10 @@ from scheduler.framework.interface import (
     ScorePlugin,
     YieldingFilter,
 )
-from scheduler.framework.locality import local_version
 from scheduler.framework.nominated import rows_fitting_beside_nominated
 from scheduler.framework.objects import PodInfo
 from scheduler.framework.registrations import registrations_of
+from scheduler.framework.rules import local_version
 from scheduler.framework.status import (
     SUCCESS,
     Code,

@@ -204,6 +204,7 @@ def _spec_info(pod: Pod, key: bytes) -> SpecInfo:
         parts=parts(spec),
         image_volumes=tuple(normalized_image(volume.image.reference) for volume in volumes if volume.image is not None),
         features=needed_features(spec),
+        namespace=pod.metadata.namespace,
     )
 
 

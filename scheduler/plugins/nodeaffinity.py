@@ -30,7 +30,8 @@ class NodeAffinity(
     fw.ScorePlugin,
     fw.ScoreNormalizer,
     fw.EnqueueExtensions,
-    fw.LocalPlugin,
+    fw.FilterRule,
+    fw.ScoreRule,
 ):
     """Filter and score over node labels and names."""
 
@@ -50,8 +51,11 @@ class NodeAffinity(
         self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
     ) -> tuple[fw.PreFilterResult | None, fw.Status]:
         """Skip without requirements; return the only nodes that can match where every term names some."""
-        required = pod.spec.required
-        if required is None and pod.spec.node_selector.everything and self._added_node_selector is None:
+        return self._narrow(pod.spec)
+
+    def _narrow(self, spec: fw.SpecInfo) -> tuple[fw.PreFilterResult | None, fw.Status]:
+        required = spec.required
+        if required is None and spec.node_selector.everything and self._added_node_selector is None:
             return None, fw.SKIP
         if required is None or not required.terms:
             return None, fw.SUCCESS
@@ -88,10 +92,10 @@ class NodeAffinity(
         """Skip when no node is preferred; a preferred term that cannot be read is an error, as upstream."""
         if pod.spec.preferred_error:
             return fw.failure(pod.spec.preferred_error)
-        # Terms that prefer nothing (empty ones) are left out of `preferred`; upstream scores with them all the same.
-        node_affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-        preferring = node_affinity is not None and node_affinity.preferred_during_scheduling_ignored_during_execution
-        return fw.SUCCESS if preferring or self._added_preferred_terms else fw.SKIP
+        return fw.SUCCESS if self._prefers(pod.spec) else fw.SKIP
+
+    def _prefers(self, spec: fw.SpecInfo) -> bool:
+        return spec.of(_prefers) or bool(self._added_preferred_terms)
 
     def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray:
         """Return the sum of the weights of matching preferred terms."""
@@ -108,18 +112,20 @@ class NodeAffinity(
         """Scale to 0..100."""
         return default_normalize(scores)
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
-        """All follows from labels and names, unless PreFilter names the nodes itself."""
-        spec = pod.spec
-        node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-        result, filtering = self.pre_filter(fw.CycleState(), pod, view)
-        scoring = self.pre_score(fw.CycleState(), pod, view, view.rows)
-        return fw.Locality(
-            filters=fw.DependsOn.ANYTHING if result or filtering.is_rejection else _depends_on(filtering),
-            scores=_depends_on(scoring),
-            by_range=True,
-            part=fw.part_of(spec.node_selector.required, node_affinity),
-        )
+    by_range = True
+
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
+        """Verdicts follow from labels and names, unless PreFilter names the nodes itself."""
+        result, status = self._narrow(spec)
+        if result or status.is_rejection:
+            return fw.Reads.ANYTHING
+        return fw.Reads.NOTHING if status.is_skip else fw.Reads.NODE
+
+    def score_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
+        """Scores follow from labels and names."""
+        if spec.preferred_error:
+            return fw.Reads.ANYTHING
+        return fw.Reads.NODE if self._prefers(spec) else fw.Reads.NOTHING
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register nodes that are added or relabelled."""
@@ -142,10 +148,10 @@ class NodeAffinity(
         return self._added_node_selector is None or self._added_node_selector.matches(node.name, node.labels)
 
 
-def _depends_on(status: fw.Status) -> fw.DependsOn:
-    if status.is_skip:
-        return fw.DependsOn.NOTHING
-    return fw.DependsOn.NODE if status.is_success else fw.DependsOn.ANYTHING
+def _prefers(spec: fw.SpecInfo) -> bool:
+    # Terms that prefer nothing (empty ones) are left out of `preferred`; upstream scores with them all the same.
+    node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    return node_affinity is not None and bool(node_affinity.preferred_during_scheduling_ignored_during_execution)
 
 
 def _charge(state: fw.CycleState, expressions: int, rows: fw.RowArray) -> None:

@@ -12,10 +12,9 @@ from scheduler import framework as fw
 from scheduler.catalog import ActionType
 
 REASON = "node(s) didn't match Pod's required features"
-_NOTHING = fw.Locality(filters=fw.DependsOn.NOTHING)
 
 
-class NodeDeclaredFeatures(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.LocalPlugin):
+class NodeDeclaredFeatures(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.FilterRule):
     """Filter on status.declaredFeatures."""
 
     name = "NodeDeclaredFeatures"
@@ -37,10 +36,9 @@ class NodeDeclaredFeatures(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtens
         lacking = np.array([not needed.issubset(view.info(int(row)).declared_features) for row in rows], dtype=np.bool_)
         return fw.reject(lacking, fw.Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
         """Verdicts follow from the node."""
-        features = pod.spec.features
-        return fw.Locality(filters=fw.DependsOn.NODE, part=fw.part_of(sorted(features))) if features else _NOTHING
+        return fw.Reads.NODE if spec.features else fw.Reads.NOTHING
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register nodes that are added or declare other features, and needs of the pod itself that change."""

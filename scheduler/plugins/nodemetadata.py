@@ -28,7 +28,7 @@ _NUMBER = re.compile(
 )
 
 
-class NodeMetadata(fw.ScorePlugin, fw.ScoreNormalizer, fw.LocalPlugin):
+class NodeMetadata(fw.ScorePlugin, fw.ScoreNormalizer, fw.ScoreRule):
     """Scores the value: the larger or the smaller number, the later or the earlier time. Numbers count without their
     fractions, times in whole seconds."""
 
@@ -59,9 +59,9 @@ class NodeMetadata(fw.ScorePlugin, fw.ScoreNormalizer, fw.LocalPlugin):
             result[readable] = self._stretched(scores[readable])
         return result
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
+    def score_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
         """Values are the node's own, whoever asks."""
-        return fw.Locality(scores=fw.DependsOn.NODE, part=b"")
+        return fw.Reads.NODE
 
     def _value(self, view: fw.NodeView, row: int) -> int | None:
         node = view.info(row)
@@ -119,9 +119,9 @@ def time_reader(layout: str) -> Callable[[str], int | None]:
 class UpstreamNodeMetadata(NodeMetadata):
     """A time counts by its age at the moment of the attempt, in seconds cut towards 0, and at most 292 years."""
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
+    def score_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
         """Ages change with every attempt."""
-        return super().locality(pod, view) if self._is_number else fw.Locality()
+        return fw.Reads.NODE if self._is_number else fw.Reads.ANYTHING
 
     def _rank(self, moment: int, view: fw.NodeView) -> int:
         age = max(INT64_MIN, min(INT64_MAX, int(view.now * NANOSECONDS) - moment))

@@ -9,7 +9,7 @@ from scheduler.catalog import ActionType
 REASON = "node(s) didn't match the requested node name"
 
 
-class NodeName(fw.FilterPlugin, fw.EnqueueExtensions, fw.LocalPlugin):
+class NodeName(fw.FilterPlugin, fw.EnqueueExtensions, fw.FilterRule):
     """Filter on spec.nodeName."""
 
     name = "NodeName"
@@ -23,9 +23,9 @@ class NodeName(fw.FilterPlugin, fw.EnqueueExtensions, fw.LocalPlugin):
             return None
         return fw.reject(rows != view.row(pod.node_name), fw.Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
-        """Every node passes, where none is named."""
-        return fw.Locality(filters=fw.DependsOn.ANYTHING if pod.node_name else fw.DependsOn.NOTHING)
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
+        """A pod that names a node is not decided about; all others pass."""
+        return fw.Reads.NOTHING
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register new nodes: one of them may have the name."""

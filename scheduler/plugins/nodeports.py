@@ -15,7 +15,7 @@ _Addresses = Mapping[tuple[str, int], set[str]]
 """By protocol and number of a port."""
 
 
-class NodePorts(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.LocalPlugin):
+class NodePorts(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.FilterRule):
     """Filter over the ports of the pods on each node."""
 
     name = "NodePorts"
@@ -61,9 +61,9 @@ class NodePorts(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.Lo
         fewer, more = (wanted, used) if len(wanted) <= len(used) else (used, wanted)
         return any(_overlap(addresses, more[port]) for port, addresses in fewer.items() if port in more)
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
         """Verdicts follow from the ports of the pods on the node."""
-        return fw.Locality(filters=fw.DependsOn.PODS if pod.spec.host_ports else fw.DependsOn.NOTHING)
+        return fw.Reads.PODS if spec.host_ports else fw.Reads.NOTHING
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register deleted pods, which may free a port, and new nodes."""

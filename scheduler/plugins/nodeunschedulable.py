@@ -10,7 +10,7 @@ from scheduler.helpers import UNSCHEDULABLE_TAINT, tolerated
 REASON = "node(s) were unschedulable"
 
 
-class NodeUnschedulable(fw.FilterPlugin, fw.EnqueueExtensions, fw.LocalPlugin):
+class NodeUnschedulable(fw.FilterPlugin, fw.EnqueueExtensions, fw.FilterRule):
     """Filter on spec.unschedulable."""
 
     name = "NodeUnschedulable"
@@ -26,10 +26,9 @@ class NodeUnschedulable(fw.FilterPlugin, fw.EnqueueExtensions, fw.LocalPlugin):
             return None
         return fw.reject(cordoned, fw.Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
         """Verdicts follow from the node."""
-        tolerant = tolerated(pod.spec.tolerations, UNSCHEDULABLE_TAINT)
-        return fw.Locality(filters=fw.DependsOn.NOTHING if tolerant else fw.DependsOn.NODE, part=b"")
+        return fw.Reads.NODE
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register nodes that are added or uncordoned, and tolerations of the pod itself."""

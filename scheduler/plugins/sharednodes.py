@@ -12,7 +12,7 @@ shared: every node has some. Counter: `stepped_back/SharedNodes` (attempts), by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -58,7 +58,7 @@ _PODS = "pods"
 """What every pod takes one of, without a request."""
 
 
-class SharedNodes(fw.FilterPlugin, fw.YieldingFilter, fw.LocalPlugin):
+class SharedNodes(fw.FilterPlugin, fw.YieldingFilter, fw.FilterRule):
     """Leaves other schedulers some room, and nodes that have just turned out to be full alone."""
 
     name = NAME
@@ -79,44 +79,34 @@ class SharedNodes(fw.FilterPlugin, fw.YieldingFilter, fw.LocalPlugin):
         """Reject shared nodes that would keep less than the headroom, and nodes with a recent rejection."""
         if state.read(NAME, bool):
             return None
-        return fw.verdicts_of(
-            fw.masks_of(self._filter_rule(pod.spec), view, rows), self._reasons, fw.Code.UNSCHEDULABLE
-        )
+        return fw.verdicts_of(fw.masks_of(self.filter_rule, pod.spec, view, rows), self._reasons, fw.Code.UNSCHEDULABLE)
 
     def step_back(self, state: fw.CycleState) -> bool:
         """Let all nodes pass for the rest of an attempt."""
         state.write(NAME, True)
         return True
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
-        """Verdicts follow from the node, its pods, and the rejections."""
-        rule = self._filter_rule(pod.spec)
-        return fw.Locality(filters=fw.DependsOn.PODS, version=partial(self._version, pod.spec), filter_rule=rule)
-
-    def _filter_rule(self, spec: fw.SpecInfo) -> fw.FilterRule:
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
         """Return the rule of `filter`: the headroom of each resource, then rejections."""
+        nodes.value(partial(self._avoided, spec))
+        shared = nodes.of_pods(self._shared.by_row)
+        rejected = nodes.of_pods(partial(self._rejected, spec))
+        limits = [
+            (float(spec.requests.get(name, 0)), share, nodes.allocatable(name), nodes.requested(name))
+            for name, share in self._headroom
+        ]
 
-        def rule(nodes: fw.Nodes) -> Callable[[fw.Node], Sequence[Any]]:
-            shared = nodes.changing(self._shared.by_row)
-            rejected = nodes.changing(partial(self._rejected, spec))
-            limits = [
-                (float(spec.requests.get(name, 0)), share, nodes.allocatable(name), nodes.requested(name))
-                for name, share in self._headroom
+        def failures(node: fw.Node) -> Sequence[Any]:
+            shares = shared(node)
+            return [
+                *[
+                    shares & (request > 0.0) & (requested(node) + request > _usable(allocatable(node), share))
+                    for request, share, allocatable, requested in limits
+                ],
+                rejected(node),
             ]
 
-            def failures(node: fw.Node) -> Sequence[Any]:
-                shares = shared(node)
-                return [
-                    *[
-                        shares & (request > 0.0) & (requested(node) + request > _usable(allocatable(node), share))
-                        for request, share, allocatable, requested in limits
-                    ],
-                    rejected(node),
-                ]
-
-            return failures
-
-        return rule
+        return failures
 
     def _rejected(self, spec: fw.SpecInfo, view: fw.NodeView) -> fw.BoolArray:
         """Return where a pod was rejected for want of something that pods with this spec request."""
@@ -129,9 +119,9 @@ class SharedNodes(fw.FilterPlugin, fw.YieldingFilter, fw.LocalPlugin):
     def _rejections(self, view: fw.NodeView) -> Mapping[str, frozenset[str]]:
         return view.objects.derived(KubeletRejections).since(self._monotonic() + -self._avoid_seconds)
 
-    def _version(self, spec: fw.SpecInfo, view: fw.NodeView) -> Hashable:
-        avoided = [node for node, lacking in self._rejections(view).items() if _requests_any(spec, lacking)]
-        return view.membership, frozenset(avoided)
+    def _avoided(self, spec: fw.SpecInfo, view: fw.NodeView) -> frozenset[str]:
+        """Return the nodes that `_rejected` marks."""
+        return frozenset([node for node, lacking in self._rejections(view).items() if _requests_any(spec, lacking)])
 
 
 def _usable(allocatable: Any, share: int) -> Any:

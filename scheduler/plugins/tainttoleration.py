@@ -20,7 +20,13 @@ REASON = "node(s) had untolerated taint(s)"
 
 
 class TaintToleration(
-    fw.FilterPlugin, fw.PreScorePlugin, fw.ScorePlugin, fw.ScoreNormalizer, fw.EnqueueExtensions, fw.LocalPlugin
+    fw.FilterPlugin,
+    fw.PreScorePlugin,
+    fw.ScorePlugin,
+    fw.ScoreNormalizer,
+    fw.EnqueueExtensions,
+    fw.FilterRule,
+    fw.ScoreRule,
 ):
     """Filter and score over taints. Each distinct set of taints is looked at once per attempt, not each node."""
 
@@ -55,9 +61,15 @@ class TaintToleration(
         """Turn many taints into a low score."""
         return default_normalize(scores, reverse=True)
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
-        """Verdicts and counts follow from the node's taints."""
-        return fw.Locality(fw.DependsOn.NODE, fw.DependsOn.NODE, by_range=True, part=fw.part_of(pod.spec.tolerations))
+    by_range = True
+
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
+        """Verdicts follow from the node's taints."""
+        return fw.Reads.NODE
+
+    def score_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
+        """Counts follow from the node's taints."""
+        return fw.Reads.NODE
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register nodes that are added or lose taints, and tolerations of the pod itself."""

@@ -11,7 +11,7 @@ What happens on a node without (fresh) load depends on `compatibility`:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -138,7 +138,7 @@ NAME = "TargetLoadPacking"
 _MAX_CACHED = 10_000
 
 
-class TargetLoadPacking(fw.ScorePlugin, fw.LocalPlugin):
+class TargetLoadPacking(fw.ScorePlugin, fw.ScoreRule):
     """Score by predicted CPU utilisation."""
 
     name = NAME
@@ -169,7 +169,7 @@ class TargetLoadPacking(fw.ScorePlugin, fw.LocalPlugin):
         """Return 0..100 per row; None in `safe` mode where no row has load by measurement or estimate."""
         load = view.load(self._source)
         if load is not None and self._freshness.all_fresh(view, load):
-            return fw.scores_of(self._score_rule(pod, load), view, rows)
+            return fw.scores_of(partial(self._rule, load), pod.spec, view, rows)
         capacity, demand = fw.gather(view, view.capacity_cpu, rows), float(self.predict(pod.spec))
         if load is None:
             decision = self._staleness.decide_without_source(state, rows)
@@ -189,44 +189,30 @@ class TargetLoadPacking(fw.ScorePlugin, fw.LocalPlugin):
         scores = self._packing(utilization_after(used + demand, missing, capacity))
         return fill_with_mean(scores, decision.left_out)
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
-        """While every node's load is fresh, scores follow from it and from the pods that came to the node since."""
+    def score_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
+        """Return the rule of `score` while every node's load is fresh."""
+        load = nodes.load(self._source)
+        if load is None or not nodes.value(self._is_fresh):
+            return fw.Reads.ANYTHING
+        return self._rule(load, spec, nodes)
+
+    def _is_fresh(self, view: fw.NodeView) -> bool:
         load = view.load(self._source)
-        if load is None or not self._freshness.all_fresh(view, load):
-            return fw.Locality()
-        return fw.Locality(
-            scores=fw.DependsOn.PODS,
-            version=self._version,
-            # Of the spec, the formula reads nothing else.
-            pods_part=fw.part_of(self.predict(pod.spec)),
-            score_rule=self._score_rule(pod, load),
-        )
+        return load is not None and self._freshness.all_fresh(view, load)
 
-    def _version(self, view: fw.NodeView) -> Hashable:
-        load = view.load(self._source)
-        return None if load is None else (load.version, view.membership, self._freshness.all_fresh(view, load))
+    def _rule(self, load: fw.LoadColumns, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule:
+        demand = float(spec.of(self.predict))
+        capacity_of, measured = nodes.capacity_cpu, nodes.column(load.cpu_last)
+        missing = nodes.of_pods(lambda view: self._unmeasured.by_row(view, load))
 
-    def _score_rule(self, pod: fw.PodInfo, load: fw.LoadColumns) -> fw.ScoreRule:
-        """Return the rule of `score` where every node has fresh load."""
-        demand = float(self.predict(pod.spec))
+        def score(node: fw.Node) -> Any:
+            capacity = capacity_of(node)
+            utilization = utilization_after(measured(node) / 100.0 * capacity + demand, missing(node), capacity)
+            if nodes.in_columns:
+                return self._packing(utilization)
+            return packing_score(utilization, self._target, fw.OneNode)
 
-        def rule(nodes: fw.Nodes) -> Callable[[fw.Node], Any]:
-            capacity_of = nodes.column(nodes.view.capacity_cpu)
-            measured = nodes.column(load.cpu_last[: nodes.view.size])
-            missing = nodes.changing(lambda view: self._unmeasured.by_row(view, load))
-
-            def score(node: fw.Node) -> Any:
-                capacity = capacity_of(node)
-                utilization = utilization_after(measured(node) / 100.0 * capacity + demand, missing(node), capacity)
-                return (
-                    self._packing(utilization)
-                    if nodes.in_columns
-                    else packing_score(utilization, self._target, fw.OneNode)
-                )
-
-            return score
-
-        return rule
+        return score
 
     def _estimate(
         self, view: fw.NodeView, rows: fw.RowArray, decision: LoadDecision, used: fw.FloatArray, missing: fw.FloatArray
@@ -266,9 +252,9 @@ class UpstreamTargetLoadPacking(TargetLoadPacking):
         scores = self._packing(utilization_after(used + demand, missing, capacity))
         return np.where(known, scores, 0)
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
+    def score_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
         """Ask in every attempt: which pods the measurement misses depends on the clock of this process."""
-        return fw.Locality()
+        return fw.Reads.ANYTHING
 
 
 def target_load_packing(args: TargetLoadPackingArgs, context: fw.PluginContext) -> TargetLoadPacking:

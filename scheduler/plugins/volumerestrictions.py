@@ -37,7 +37,7 @@ class _ReadWriteOncePodState(Struct):
 
 
 class VolumeRestrictions(
-    fw.PreFilterPlugin, fw.FilterPlugin, fw.PreFilterExtensions, fw.EnqueueExtensions, fw.LocalPlugin
+    fw.PreFilterPlugin, fw.FilterPlugin, fw.PreFilterExtensions, fw.EnqueueExtensions, fw.FilterRule
 ):
     """Filter over the volumes of the pods on each node, and of all pods."""
 
@@ -101,9 +101,9 @@ class VolumeRestrictions(
         codes = np.where(bits != 0, fw.Code.UNSCHEDULABLE, 0).astype(np.int8)
         return fw.Verdicts(codes, bits, (REASON_DISK, REASON_IN_USE))
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
         """Pods without volumes pass."""
-        return fw.Locality(filters=fw.DependsOn.ANYTHING if pod.spec.volumes else fw.DependsOn.NOTHING)
+        return fw.Reads.ANYTHING if spec.volumes else fw.Reads.NOTHING
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register deleted pods, which may release a disk or claim, new nodes and the pod's claim."""

@@ -40,7 +40,7 @@ class _RejectionError(Exception):
         self.status = status
 
 
-class VolumeZone(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.LocalPlugin):
+class VolumeZone(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.FilterRule):
     """Filter over zone and region labels."""
 
     name = "VolumeZone"
@@ -77,9 +77,9 @@ class VolumeZone(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.L
             mismatch |= ~_matches(view, rows, topology)
         return fw.reject(zoned & mismatch, fw.Code.UNSCHEDULABLE_AND_UNRESOLVABLE, REASON)
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
         """Pods without volumes pass."""
-        return fw.Locality(filters=fw.DependsOn.ANYTHING if pod.spec.volumes else fw.DependsOn.NOTHING)
+        return fw.Reads.ANYTHING if spec.volumes else fw.Reads.NOTHING
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register classes that bind later, nodes that are added or relabelled, the pod's claims, and volumes."""

@@ -14,7 +14,7 @@ import msgspec
 
 from scheduler import framework as fw
 from scheduler.catalog import ActionType, DynamicResourcesArgs, KubernetesVersion
-from scheduler.helpers import ExtendedResources, asks_for_devices, default_normalize
+from scheduler.helpers import asks_for_devices, default_normalize
 from scheduler.kube.model import ClaimAllocation, DeviceTaintRule, ResourceClaim
 from scheduler.kube.primitives import format_time
 from scheduler.plugins.dynamicresources.attempt import Attempt, Rejected, begin
@@ -31,10 +31,11 @@ from scheduler.plugins.dynamicresources.binding import (
 )
 from scheduler.plugins.dynamicresources.devices import DeviceID
 from scheduler.plugins.dynamicresources.extended import (
+    any_is_backed,
     create_claim,
     delete_claim,
-    extended_of,
     pod_patch,
+    possible_devices,
     special_owner,
 )
 from scheduler.plugins.dynamicresources.ledger import Ledger
@@ -179,7 +180,7 @@ class DynamicResources(
     fw.PreBindPlugin,
     fw.PreBindPreFlight,
     fw.EnqueueExtensions,
-    fw.LocalPlugin,
+    fw.FilterRule,
     fw.ObjectReader,
 ):
     """Filter over devices; reserves devices and writes the allocations before the pod is bound."""
@@ -272,14 +273,16 @@ class DynamicResources(
         attempt.charge(state.work)
         return verdicts
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
-        """Pods without claims and extended resources that may be devices pass."""
-        if pod.spec.claims:
-            return fw.Locality()
-        if not self._may_be_devices(pod):
-            return fw.Locality(filters=fw.DependsOn.NOTHING, scores=fw.DependsOn.NOTHING)
-        depends = fw.DependsOn.NOTHING if extended_of(pod, view.objects) is None else fw.DependsOn.ANYTHING
-        return fw.Locality(filters=depends, scores=depends, version=_class_generation)
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
+        """Pods without claims and extended resources that are devices pass."""
+        if spec.claims:
+            return fw.Reads.ANYTHING
+        names = spec.of(possible_devices) if self._kubernetes.backs_extended_resources else ()
+        if names and nodes.value(lambda view: any_is_backed(names, view.objects)):
+            return fw.Reads.ANYTHING
+        return fw.Reads.NOTHING
+
+    score_rule = filter_rule
 
     def _may_be_devices(self, pod: fw.PodInfo) -> bool:
         return self._kubernetes.backs_extended_resources and asks_for_devices(pod.spec.requests)
@@ -440,10 +443,6 @@ def _require_own(ledger: Ledger, allocation: ClaimAllocation) -> None:
     device = ledger.conflict(allocation)
     if device is not None:
         raise BindingFailed(f"device {'/'.join(device)} got allocated to another claim in the meantime")
-
-
-def _class_generation(view: fw.NodeView) -> int:
-    return view.objects.derived(ExtendedResources).generation
 
 
 def _is_only_user(pod: fw.PodInfo, claim: ResourceClaim) -> bool:

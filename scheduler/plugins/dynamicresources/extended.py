@@ -129,7 +129,7 @@ class Extended(Struct, eq=False):
 
 def extended_of(pod: fw.PodInfo, objects: fw.Objects) -> Extended | None:
     """Return a pod's extended resources, None where none of them is a class's."""
-    wanted = [name for name, amount in pod.spec.requests.items() if amount > 0 and may_be_devices(name)]
+    wanted = possible_devices(pod.spec)
     if not wanted:
         return None
     known = objects.derived(ExtendedResources)
@@ -138,6 +138,17 @@ def extended_of(pod: fw.PodInfo, objects: fw.Objects) -> Extended | None:
         return None
     stale = next(iter(objects.latest_by(CLAIM, special_owner, pod.uid)), None)
     return Extended(pod, classes, tuple(name for name in wanted if name not in classes), stale)
+
+
+def possible_devices(spec: fw.SpecInfo) -> tuple[str, ...]:
+    """Return the resources of a pod that may be devices."""
+    return tuple([name for name, amount in spec.requests.items() if amount > 0 and may_be_devices(name)])
+
+
+def any_is_backed(names: Sequence[str], objects: fw.Objects) -> bool:
+    """Tell whether one of some resources is a class's."""
+    known = objects.derived(ExtendedResources)
+    return any(known.class_of(name) is not None for name in names)
 
 
 def special_owner(claim: ResourceClaim) -> str:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -104,13 +105,14 @@ class Exemptions:
 
     def cover(self, pod: fw.PodInfo) -> bool:
         """Return whether the limit does not hold for a pod."""
-        if not (self._pinned or self._daemon_sets) or not is_pinned(pod.spec):
-            return False
-        return self._pinned or _is_of_daemon_set(pod)
+        exempt = self.cover_all(pod.spec)
+        return _is_of_daemon_set(pod) if exempt is None else exempt
 
-    def ask_beyond_spec(self, pod: fw.PodInfo) -> bool:
-        """Return whether the answer depends on who owns the pod, which pods of one class need not share."""
-        return self._daemon_sets and not self._pinned and is_pinned(pod.spec)
+    def cover_all(self, spec: fw.SpecInfo) -> bool | None:
+        """Return whether the limit does not hold for pods with a spec; None where that depends on who owns the pod."""
+        if not (self._pinned or self._daemon_sets) or not is_pinned(spec):
+            return False
+        return True if self._pinned else None
 
 
 def is_pinned(spec: fw.SpecInfo) -> bool:
@@ -133,12 +135,11 @@ def _is_of_daemon_set(pod: fw.PodInfo) -> bool:
     return owner is not None and owner.kind == "DaemonSet" and owner.api_version.startswith("apps/")
 
 
-_LOCAL_NOTHING = fw.Locality(filters=fw.DependsOn.NOTHING)
 _ABOVE = 3
 """Bits of the reasons that are about a share, and not about a measurement that is missing."""
 
 
-class HighLoadFilter(fw.PreFilterPlugin, fw.FilterPlugin, fw.YieldingFilter, fw.LocalPlugin, fw.EnqueueExtensions):
+class HighLoadFilter(fw.PreFilterPlugin, fw.FilterPlugin, fw.YieldingFilter, fw.FilterRule, fw.EnqueueExtensions):
     """Reject nodes above the limit, unless that would leave none."""
 
     name = NAME
@@ -196,35 +197,28 @@ class HighLoadFilter(fw.PreFilterPlugin, fw.FilterPlugin, fw.YieldingFilter, fw.
             unknown = np.full(len(rows), np.nan)
             return Share(unknown, unknown), np.zeros(len(rows), dtype=np.bool_)
         self._measured_until = load.window_end - fw.REPORT_INTERVAL
-        nodes = fw.ManyNodes(view)
-        nodes.look(view, rows)
-        return Share(*self._shares_rule(spec, load)(nodes)(rows)), self._ageing.usable(view, load).is_stale.take(rows)
+        cpu, memory = fw.answers_of(partial(self._shares_rule, load), spec, view, rows)
+        return Share(cpu, memory), self._ageing.usable(view, load).is_stale.take(rows)
 
-    def _shares_rule(
-        self, spec: fw.SpecInfo, load: fw.LoadColumns
-    ) -> Callable[[fw.Nodes], Callable[[fw.Node], tuple[Any, Any]]]:
+    def _shares_rule(self, load: fw.LoadColumns, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule:
         """Return the predicted shares of cpu and memory, as a rule."""
-        requests = [float(spec.requests.get(resource, 0)) for resource in ("cpu", "memory")]
+        cpu_request, memory_request = (float(spec.requests.get(resource, 0)) for resource in ("cpu", "memory"))
+        cpus, memories = nodes.allocatable("cpu"), nodes.allocatable("memory")
+        cpu = nodes.of_pods(lambda view: self._ageing.usable(view, load).cpu)
+        memory = nodes.of_pods(lambda view: self._ageing.usable(view, load).memory)
+        more_cpu: fw.Reader = _nothing
+        more_memory: fw.Reader = _nothing
+        if self._counts_unmeasured:
+            more_cpu = nodes.of_pods(lambda view: self._unmeasured_cpu.by_row(view, load))
+            more_memory = nodes.of_pods(lambda view: self._unmeasured_memory.by_row(view, load))
 
-        def rule(nodes: fw.Nodes) -> Callable[[fw.Node], tuple[Any, Any]]:
-            cpus, memories = nodes.allocatable("cpu"), nodes.allocatable("memory")
-            cpu = nodes.changing(lambda view: self._ageing.usable(view, load).cpu)
-            memory = nodes.changing(lambda view: self._ageing.usable(view, load).memory)
-            if self._counts_unmeasured:
-                more_cpu = nodes.changing(lambda view: self._unmeasured_cpu.by_row(view, load))
-                more_memory = nodes.changing(lambda view: self._unmeasured_memory.by_row(view, load))
-            else:
-                more_cpu = more_memory = _nothing
+        def shares(node: fw.Node) -> tuple[Any, Any]:
+            return (
+                predicted(cpu(node), more_cpu(node) + cpu_request, cpus(node)),
+                predicted(memory(node), more_memory(node) + memory_request, memories(node)),
+            )
 
-            def shares(node: fw.Node) -> tuple[Any, Any]:
-                return (
-                    predicted(cpu(node), more_cpu(node) + requests[0], cpus(node)),
-                    predicted(memory(node), more_memory(node) + requests[1], memories(node)),
-                )
-
-            return shares
-
-        return rule
+        return shares
 
     def _reasons(self, share: Share, bits: fw.IntArray) -> tuple[str, ...]:
         """Return the reasons with the range of the shares that they stand for."""
@@ -240,35 +234,25 @@ class HighLoadFilter(fw.PreFilterPlugin, fw.FilterPlugin, fw.YieldingFilter, fw.
         reasons = self._reasons(Share(share.cpu[own], share.memory[own]), bits[own])
         return tuple(reason for bit, reason in enumerate(reasons) if int(bits[index]) >> bit & 1)
 
-    # What verdicts follow from --------------------------------------------------------------------------------------
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
+        """Return what `filter` rejects, as a rule without the shares in its reasons."""
+        exempt = self._exemptions.cover_all(spec)
+        if exempt is not False:
+            return fw.Reads.NOTHING if exempt else fw.Reads.ANYTHING
+        load = nodes.load(self._source)
+        if load is None:
+            return fw.Reads.PODS
+        nodes.value(self._fresh)
+        shares, masks = self._shares_rule(load, spec, nodes), self._thresholds.masks
+        return lambda node: masks(*shares(node))
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
-        """Verdicts follow from the load, and from the pods that came to the node since."""
-        if self._exemptions.ask_beyond_spec(pod):
-            return fw.Locality()
-        if self._exemptions.cover(pod):
-            return _LOCAL_NOTHING
+    def _fresh(self, view: fw.NodeView) -> int:
         load = view.load(self._source)
-        rule = None if load is None else self._filter_rule(pod.spec, load)
-        return fw.Locality(filters=fw.DependsOn.PODS, version=self._version, filter_rule=rule)
+        return -1 if load is None else self._ageing.usable(view, load).fresh
 
     def _load_version(self, view: fw.NodeView) -> int:
         load = view.load(self._source)
         return -1 if load is None else load.version
-
-    def _version(self, view: fw.NodeView) -> Hashable:
-        load = view.load(self._source)
-        return None if load is None else (load.version, view.membership, self._ageing.usable(view, load).fresh)
-
-    def _filter_rule(self, spec: fw.SpecInfo, load: fw.LoadColumns) -> fw.FilterRule:
-        """Return what `filter` rejects, as a rule without the shares in its reasons."""
-        shares_of, masks = self._shares_rule(spec, load), self._thresholds.masks
-
-        def rule(nodes: fw.Nodes) -> Callable[[fw.Node], Sequence[Any]]:
-            shares = shares_of(nodes)
-            return lambda node: masks(*shares(node))
-
-        return rule
 
     # Waking ---------------------------------------------------------------------------------------------------------
 
@@ -322,7 +306,7 @@ def _percent(share: float) -> str:
 
 
 # HighLoadFilter as `compatibility: upstream` has it: pkg/highloadfilter of scheduler-plugins' pull request 993.
-class UpstreamHighLoadFilter(fw.PreFilterPlugin, fw.FilterPlugin, fw.LocalPlugin):
+class UpstreamHighLoadFilter(fw.PreFilterPlugin, fw.FilterPlugin, fw.FilterRule):
     """One age for all nodes, and preemption is tried where a node is rejected."""
 
     name = NAME
@@ -360,13 +344,11 @@ class UpstreamHighLoadFilter(fw.PreFilterPlugin, fw.FilterPlugin, fw.LocalPlugin
             return UNAVAILABLE
         return "" if fw.is_fresh(load.timestamp, view.now, self._max_age) else STALE
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
         """Verdicts follow from the load and from what the node can allocate."""
-        return fw.Locality(filters=fw.DependsOn.NODE, version=self._version)
-
-    def _version(self, view: fw.NodeView) -> Hashable:
-        load = view.load(self._source)
-        return None if load is None else (load.version, self._problem(view))
+        nodes.load(self._source)
+        nodes.value(self._problem)
+        return fw.Reads.NODE
 
 
 def high_load_filter(args: HighLoadFilterArgs, context: fw.PluginContext) -> HighLoadFilter | UpstreamHighLoadFilter:

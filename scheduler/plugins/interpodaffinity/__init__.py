@@ -146,7 +146,7 @@ class InterPodAffinity(
     fw.PreFilterExtensions,
     fw.ScoreNormalizer,
     fw.EnqueueExtensions,
-    fw.LocalPlugin,
+    fw.FilterRule,
 ):
     """Filter on required terms, score by preferred ones, in both directions."""
 
@@ -324,12 +324,20 @@ class InterPodAffinity(
         scaled = float(fw.MAX_SCORE) * ((scores - least) / float(most - least))
         return scaled.astype(np.int64)
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
         """Pods without terms pass while no other pod has one."""
-        if pod.spec.terms.any or view.pods_have_terms:
-            return fw.Locality()
-        return fw.Locality(fw.DependsOn.NOTHING, fw.DependsOn.NOTHING, version=lambda now: now.pods_have_terms)
+        return fw.Reads.ANYTHING if spec.of(_has_terms) or nodes.value(_pods_have_terms) else fw.Reads.NOTHING
+
+    score_rule = filter_rule
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register pods that terms match, pods with anti-affinity, and nodes with the keys."""
         return self._hints(self._resolver, lambda: self._objects, self._kubernetes).registrations()
+
+
+def _has_terms(spec: fw.SpecInfo) -> bool:
+    return spec.terms.any
+
+
+def _pods_have_terms(view: fw.NodeView) -> bool:
+    return view.pods_have_terms

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ NAME = "NodeResourcesBalancedAllocation"
 _ALWAYS_COUNTED = ("cpu", "memory", "ephemeral-storage")
 
 
-class NodeResourcesBalancedAllocation(fw.PreScorePlugin, fw.ScorePlugin, fw.LocalPlugin):
+class NodeResourcesBalancedAllocation(fw.PreScorePlugin, fw.ScorePlugin, fw.ScoreRule):
     """Scores 100 where all resources would be used by the same fraction; uses real requests, pod-level ones
     included.
 
@@ -31,13 +30,13 @@ class NodeResourcesBalancedAllocation(fw.PreScorePlugin, fw.ScorePlugin, fw.Loca
 
     def pre_score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.Status:
         """Skip for a pod that requests none of the resources."""
-        return fw.SUCCESS if any(pod.spec.requests.get(name, 0) for name in self._resources) else fw.SKIP
+        return fw.SUCCESS if self._requests_any(pod.spec) else fw.SKIP
 
     def score(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, rows: fw.RowArray) -> fw.IntArray:
         """Return (1 - standard deviation of the fractions) * 100, truncated, or what the pod changes about it."""
-        counted = self._counted_resources(pod)
+        counted = self._counted_resources(pod.spec)
         if len(counted) == 2:
-            return fw.scores_of(self._score_rule(pod, counted, view), view, rows)
+            return fw.scores_of(self._rule_of_two, pod.spec, view, rows)
         after = _balance(view, rows, [(name, pod.spec.requests.get(name, 0)) for name in counted])
         if not self._rates_change:
             return after
@@ -46,51 +45,52 @@ class NodeResourcesBalancedAllocation(fw.PreScorePlugin, fw.ScorePlugin, fw.Loca
         changed: fw.IntArray = 50 + (50 + after - before) // 2
         return changed
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
-        """Scores follow from the node's amounts and what its pods request."""
-        if self.pre_score(fw.CycleState(), pod, view, view.rows).is_skip:
-            return fw.Locality(scores=fw.DependsOn.NOTHING)
-        counted = self._counted_resources(pod)
-        rule = self._score_rule(pod, counted, view) if len(counted) == 2 else None
-        return fw.Locality(scores=fw.DependsOn.PODS, score_rule=rule)
+    def score_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
+        """Return the rule of `score` where two resources count; a pod that requests none finds all nodes equally
+        good."""
+        if not self._requests_any(spec):
+            return fw.Reads.NOTHING
+        return self._rule_of_two(spec, nodes) if len(self._counted_resources(spec)) == 2 else fw.Reads.PODS
 
-    def _counted_resources(self, pod: fw.PodInfo) -> list[str]:
+    def _requests_any(self, spec: fw.SpecInfo) -> bool:
+        requests = spec.requests
+        for name in self._resources:  # noqa: SIM110 -- asked of every class, and a generator takes twice as long
+            if requests.get(name, 0):
+                return True
+        return False
+
+    def _counted_resources(self, spec: fw.SpecInfo) -> list[str]:
         """Return the resources that count for a pod: an extended one only if the pod requests it."""
-        requests = pod.spec.requests
+        requests = spec.requests
         return [name for name in self._resources if requests.get(name, 0) or name in _ALWAYS_COUNTED]
 
-    def _score_rule(self, pod: fw.PodInfo, counted: list[str], view: fw.NodeView) -> fw.ScoreRule:
-        """Return the rule of `score` where two resources count."""
-        first, second = counted
-        request_of_first, request_of_second = (float(pod.spec.requests.get(name, 0)) for name in counted)
-        all_have_both = view.complete and set(counted) == set(BASIC)
+    def _rule_of_two(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule:
+        first, second = self._counted_resources(spec)
+        request_of_first, request_of_second = float(spec.requests.get(first, 0)), float(spec.requests.get(second, 0))
+        all_have_both = nodes.complete and first in BASIC and second in BASIC
+        allocatable_first, requested_first = nodes.allocatable(first), nodes.requested(first)
+        allocatable_second, requested_second = nodes.allocatable(second), nodes.requested(second)
+        fraction, at_least, floor = used_fraction(nodes), nodes.at_least, nodes.floor
 
-        def rule(nodes: fw.Nodes) -> Callable[[fw.Node], Any]:
-            allocatable_first, requested_first = nodes.allocatable(first), nodes.requested(first)
-            allocatable_second, requested_second = nodes.allocatable(second), nodes.requested(second)
-            fraction, at_least, floor = used_fraction(nodes), nodes.at_least, nodes.floor
+        def balance(node: fw.Node, more_of_first: float, more_of_second: float) -> Any:
+            capacity_first, capacity_second = allocatable_first(node), allocatable_second(node)
+            if not all_have_both:
+                has_both = (capacity_first > 0.0) & (capacity_second > 0.0)
+                capacity_first = at_least(capacity_first + 0.0, 1.0)
+                capacity_second = at_least(capacity_second + 0.0, 1.0)
+            score = balance_of_two(
+                fraction(capacity_first, requested_first(node) + more_of_first),
+                fraction(capacity_second, requested_second(node) + more_of_second),
+            )
+            return score if all_have_both else nodes.select(has_both, score, float(fw.MAX_SCORE))
 
-            def balance(node: fw.Node, more_of_first: float, more_of_second: float) -> Any:
-                capacity_first, capacity_second = allocatable_first(node), allocatable_second(node)
-                if not all_have_both:
-                    has_both = (capacity_first > 0.0) & (capacity_second > 0.0)
-                    capacity_first = at_least(capacity_first + 0.0, 1.0)
-                    capacity_second = at_least(capacity_second + 0.0, 1.0)
-                score = balance_of_two(
-                    fraction(capacity_first, requested_first(node) + more_of_first),
-                    fraction(capacity_second, requested_second(node) + more_of_second),
-                )
-                return score if all_have_both else nodes.select(has_both, score, float(fw.MAX_SCORE))
+        def after(node: fw.Node) -> Any:
+            return balance(node, request_of_first, request_of_second)
 
-            def after(node: fw.Node) -> Any:
-                return balance(node, request_of_first, request_of_second)
+        def change(node: fw.Node) -> Any:
+            return rate_change(nodes, floor(after(node)), floor(balance(node, 0.0, 0.0)))
 
-            def change(node: fw.Node) -> Any:
-                return rate_change(nodes, floor(after(node)), floor(balance(node, 0.0, 0.0)))
-
-            return change if self._rates_change else after
-
-        return rule
+        return change if self._rates_change else after
 
 
 def _balance(view: fw.NodeView, rows: fw.RowArray, requests: list[tuple[str, int]]) -> fw.IntArray:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,11 +34,11 @@ from scheduler.plugins.noderesources.kernels import (
 )
 
 NAME = "NodeResourcesFit"
+_BASIC = frozenset(BASIC)
 _ALWAYS_SCORED = (*BASIC, "ephemeral-storage")
 
 
-def _class_generation(view: fw.NodeView) -> int:
-    return view.objects.derived(ExtendedResources).generation
+_NOTHING: frozenset[str] = frozenset()
 
 
 class NodeResourcesFit(
@@ -47,7 +47,8 @@ class NodeResourcesFit(
     fw.PreScorePlugin,
     fw.ScorePlugin,
     fw.EnqueueExtensions,
-    fw.LocalPlugin,
+    fw.FilterRule,
+    fw.ScoreRule,
     fw.ObjectReader,
 ):
     """Filter and score over cpu, memory, ephemeral storage and extended resources."""
@@ -63,7 +64,7 @@ class NodeResourcesFit(
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         strategy = args.strategy
         self._objects: fw.Objects | None = None
-        self._weights = [(spec.name, spec.effective_weight) for spec in strategy.effective_resources]
+        self._weights = [(spec.name, float(spec.effective_weight)) for spec in strategy.effective_resources]
         self._is_capacity_ratio = strategy.type == "RequestedToCapacityRatio"
         self._shape: Sequence[tuple[int, int]] = ()
         if self._is_capacity_ratio:
@@ -88,8 +89,8 @@ class NodeResourcesFit(
         """Reject nodes without room, with every reason; unresolvable where the request exceeds the node itself."""
         if pod.spec.lists_much:
             _charge(state, pod, rows)
-        masks = fw.masks_of(self._filter_rule(pod, view), view, rows)
-        resources = self._checked(pod)
+        masks = fw.masks_of(self.filter_rule, pod.spec, view, rows)
+        resources = self._checked(pod.spec)
         exceeds_node = np.zeros(len(rows), dtype=np.bool_)
         for (resource, request), insufficient in zip(resources, masks[1:], strict=True):
             if insufficient.any():
@@ -101,85 +102,86 @@ class NodeResourcesFit(
         """Score by the strategy: weighted mean over resources (resource_allocation.go, score)."""
         if pod.spec.lists_much:
             _charge(state, pod, rows)
-        return fw.scores_of(self._score_rule(pod, view), view, rows)
+        return fw.scores_of(self._rule_of_score, pod.spec, view, rows)
 
-    def _checked(self, pod: fw.PodInfo) -> list[tuple[str, int]]:
+    def _checked(self, spec: fw.SpecInfo) -> list[tuple[str, int]]:
         """Return what a pod requests of resources that are not ignored, in the order of upstream's message."""
-        requests = pod.spec.requests
+        requests = spec.requests
         return [
             (resource, requests[resource])
             for resource in _in_message_order(requests)
             if requests[resource] > 0 and not self._is_ignored(resource)
         ]
 
-    def _filter_rule(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.FilterRule:
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
         """Return the rule of `filter`: too many pods, then each resource of `_checked`."""
-        # Where a node has none of a backed resource, DynamicResources finds devices.
-        resources = [(name, request, self._is_backed(name, view.objects)) for name, request in self._checked(pod)]
+        count, allowed = nodes.pod_count, nodes.allowed_pods
+        backed = self._backed(spec, nodes)
+        amounts = [
+            (request, nodes.allocatable(name), nodes.requested(name), name in backed)
+            for name, request in self._checked(spec)
+        ]
 
-        def rule(nodes: fw.Nodes) -> Callable[[fw.Node], Sequence[Any]]:
-            count, allowed = nodes.column(nodes.view.pod_count), nodes.column(nodes.view.allowed_pods)
-            amounts = [
-                (request, nodes.allocatable(name), nodes.requested(name), backed) for name, request, backed in resources
-            ]
+        def failures(node: fw.Node) -> Sequence[Any]:
+            masks = [too_many_pods(count(node), allowed(node))]
+            for request, allocatable_at, requested, has_devices in amounts:
+                allocatable = allocatable_at(node)
+                insufficient = is_insufficient(request, allocatable, requested(node))
+                # Where a node has none of a backed resource, DynamicResources finds devices.
+                masks.append(insufficient & (allocatable > 0) if has_devices else insufficient)
+            return masks
 
-            def failures(node: fw.Node) -> Sequence[Any]:
-                masks = [too_many_pods(count(node), allowed(node))]
-                for request, allocatable_at, requested, backed in amounts:
-                    allocatable = allocatable_at(node)
-                    insufficient = is_insufficient(request, allocatable, requested(node))
-                    masks.append(insufficient & (allocatable > 0) if backed else insufficient)
-                return masks
+        return failures
 
-            return failures
+    def score_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
+        """Return the rule of `score`, where its formula is worth a form for plain numbers."""
+        if not nodes.in_columns and (
+            self._is_capacity_ratio or any(nodes.wide(name) for name, *_ in self._scored_resources(spec))
+        ):
+            return fw.Reads.PODS
+        return self._rule_of_score(spec, nodes)
 
-        return rule
+    def _rule_of_score(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule:
+        scored = self._scored_resources(spec)
+        resources = [
+            (
+                nodes.allocatable(name),
+                nodes.nonzero_requested(name) if name in BASIC else nodes.requested(name),
+                float(request),
+                weight,
+                self._formula(nodes, wide=nodes.wide(name)),
+            )
+            for name, request, weight in scored
+        ]
+        weights = sum([weight for *_, weight in scored])
 
-    def _score_rule(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.ScoreRule:
-        """Return the rule of `score`; for columns alone where `_needs_columns`."""
-        scored = self._scored_resources(pod)
+        def mean_of_all(node: fw.Node) -> Any:
+            total: Any = None
+            for allocatable, requested, request, weight, formula in resources:
+                score = formula(allocatable(node), requested(node) + request)
+                if weight != 1.0:
+                    score = score * weight
+                total = score if total is None else total + score
+            return total / weights
+
+        def mean(node: fw.Node) -> Any:
+            total: Any = 0.0
+            divisor: Any = 0.0
+            for allocatable_at, requested, request, weight, formula in resources:
+                allocatable = allocatable_at(node)
+                counted = allocatable > 0.0
+                score = formula(nodes.at_least(allocatable + 0.0, 1.0), requested(node) + request)
+                if self._is_capacity_ratio:
+                    counted = counted & (score > 0.0)
+                total = total + score * (counted * weight)
+                divisor = divisor + counted * weight
+            total = total / nodes.at_least(divisor + 0.0, 1.0) if resources else 0.0
+            return round_half_away(total) if self._is_capacity_ratio else total
+
         # Then nothing is left out of the mean, which spares half of the arithmetic.
-        all_count = not self._is_capacity_ratio and view.complete and {name for name, *_ in scored} <= set(BASIC)
-
-        def rule(nodes: fw.Nodes) -> Callable[[fw.Node], Any]:
-            resources = [
-                (
-                    nodes.allocatable(name),
-                    nodes.nonzero_requested(name) if name in BASIC else nodes.requested(name),
-                    float(request),
-                    weight,
-                    self._formula(nodes, wide=view.wide(name)),
-                )
-                for name, request, weight in scored
-            ]
-
-            def mean_of_all(node: fw.Node) -> Any:
-                total: Any = None
-                for allocatable, requested, request, weight, formula in resources:
-                    score = formula(allocatable(node), requested(node) + request)
-                    if weight != 1.0:
-                        score = score * weight
-                    total = score if total is None else total + score
-                return total / weights
-
-            def mean(node: fw.Node) -> Any:
-                total: Any = 0.0
-                divisor: Any = 0.0
-                for allocatable_at, requested, request, weight, formula in resources:
-                    allocatable = allocatable_at(node)
-                    counted = allocatable > 0.0
-                    score = formula(nodes.at_least(allocatable + 0.0, 1.0), requested(node) + request)
-                    if self._is_capacity_ratio:
-                        counted = counted & (score > 0.0)
-                    total = total + score * (counted * weight)
-                    divisor = divisor + counted * weight
-                total = total / nodes.at_least(divisor + 0.0, 1.0) if resources else 0.0
-                return round_half_away(total) if self._is_capacity_ratio else total
-
-            weights = sum(weight for *_, weight, _ in resources)
-            return mean_of_all if all_count and weights else mean
-
-        return rule
+        have_all = nodes.complete and {name for name, *_ in scored} <= _BASIC
+        all_count = weights and have_all and not self._is_capacity_ratio
+        return mean_of_all if all_count else mean
 
     def _formula(self, nodes: fw.Nodes, *, wide: bool) -> Kernel:
         """Return the score of one resource, by what is allocatable, at least 1, and what would be requested."""
@@ -195,39 +197,22 @@ class NodeResourcesFit(
             )
         return most_requested_score(nodes) if self._most else least_requested_score(nodes)
 
-    def _needs_columns(self, pod: fw.PodInfo, view: fw.NodeView) -> bool:
-        """Tell whether the formula is not worth a form for plain numbers."""
-        return self._is_capacity_ratio or any(view.wide(name) for name, *_ in self._scored_resources(pod))
-
-    def _scored_resources(self, pod: fw.PodInfo) -> list[tuple[str, int, float]]:
+    def _scored_resources(self, spec: fw.SpecInfo) -> list[tuple[str, int, float]]:
         """Return the resources that count for a pod, what it requests and their weight: an extended one only if the
         pod requests it.
 
         Of cpu and memory a pod without a request counts with a default, so that such pods spread as well
         (GetNonzeroRequests).
         """
-        requests = ((name, self._score_request(pod, name), float(weight)) for name, weight in self._weights)
+        requests = [(name, self._score_request(spec, name), weight) for name, weight in self._weights]
         return [each for each in requests if each[0] in _ALWAYS_SCORED or each[1]]
 
-    def _score_request(self, pod: fw.PodInfo, resource: str) -> int:
+    def _score_request(self, spec: fw.SpecInfo, resource: str) -> int:
         """Return what counts of a pod's request for the score: since 1.38 that of the pod as a whole, where it has
         one."""
-        spec = pod.spec
         if self._scores_pod_level and resource in spec.pod_level.requests:
             return spec.pod_level.requests[resource] + spec.overhead.get(resource, 0)
         return spec.score_requests.get(resource, 0)
-
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
-        """Both follow from the node's amounts and what its pods request; of extended resources that may be devices also
-        from the DeviceClasses."""
-        by_classes = self._backs_resources and asks_for_devices(pod.spec.requests)
-        return fw.Locality(
-            fw.DependsOn.PODS,
-            fw.DependsOn.PODS,
-            filter_rule=self._filter_rule(pod, view),
-            score_rule=None if self._needs_columns(pod, view) else self._score_rule(pod, view),
-            version=_class_generation if by_classes else None,
-        )
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register pods that are deleted or shrink, and nodes that are added or grow."""
@@ -248,6 +233,16 @@ class NodeResourcesFit(
         if not self._backs_resources or not may_be_devices(resource):
             return False
         return objects.derived(ExtendedResources).class_of(resource) is not None
+
+    def _backed(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> frozenset[str]:
+        """Return the resources of a pod that are the devices of a class."""
+        if not self._backs_resources or not asks_for_devices(spec.requests):
+            return _NOTHING
+        names = tuple(spec.requests)
+        backed: frozenset[str] = nodes.value(
+            lambda view: frozenset([name for name in names if self._is_backed(name, view.objects)])
+        )
+        return backed
 
     def _is_ignored(self, resource: str) -> bool:
         if "/" not in resource or "kubernetes.io/" in resource:

@@ -45,7 +45,8 @@ class NodeResourceTopologyMatch(
     fw.ReservePlugin,
     fw.PostBindPlugin,
     fw.EnqueueExtensions,
-    fw.LocalPlugin,
+    fw.FilterRule,
+    fw.ScoreRule,
     fw.ObjectReader,
 ):
     """Filter and score by the zones in NodeResourceTopology objects. A node without one passes, and scores 0.
@@ -145,14 +146,19 @@ class NodeResourceTopologyMatch(
         scores[self._stale(view, rows)] = 0
         return scores
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
-        """Pods that take nothing of a zone for themselves find all nodes equally good; some are not filtered either."""
-        needs = self._needs.of(pod.spec)
-        return fw.Locality(
-            filters=fw.DependsOn.NOTHING if needs.ignored else fw.DependsOn.ANYTHING,
-            scores=fw.DependsOn.ANYTHING if needs.guaranteed else fw.DependsOn.NODE,
-            part=b"",
-        )
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
+        """Some pods are not filtered."""
+        return fw.Reads.NOTHING if spec.of(self._is_ignored) else fw.Reads.ANYTHING
+
+    def score_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
+        """Pods that take nothing of a zone for themselves find all nodes equally good."""
+        return fw.Reads.ANYTHING if spec.of(self._is_guaranteed) else lambda node: fw.MAX_SCORE
+
+    def _is_ignored(self, spec: fw.SpecInfo) -> bool:
+        return self._needs.of(spec).ignored
+
+    def _is_guaranteed(self, spec: fw.SpecInfo) -> bool:
+        return self._needs.of(spec).guaranteed
 
     def reserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> fw.Status:
         """Note that the pod is on its way to the node."""

@@ -35,7 +35,7 @@ from scheduler.plugins.nodevolumelimits.attachable import (
 REASON = "node(s) exceed max volume count"
 
 
-class NodeVolumeLimits(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.LocalPlugin):
+class NodeVolumeLimits(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.FilterRule):
     """Filter over what drivers allow per node, and what is attached or about to be."""
 
     name = "NodeVolumeLimits"
@@ -146,9 +146,9 @@ class NodeVolumeLimits(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions
     def _is_migrated(self, node: CSINode | None) -> IsMigrated:
         return partial(is_migration_on, node=node, all_nodes=self._all_migrated)
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
         """Pods without volumes to attach pass."""
-        return fw.Locality(filters=fw.DependsOn.ANYTHING if pod.spec.attachable else fw.DependsOn.NOTHING)
+        return fw.Reads.ANYTHING if spec.attachable else fw.Reads.NOTHING
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register limits that appear or grow, deleted pods and attachments, and the pod's claim."""

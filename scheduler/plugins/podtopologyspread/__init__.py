@@ -157,7 +157,8 @@ class PodTopologySpread(
     fw.PreFilterExtensions,
     fw.ScoreNormalizer,
     fw.EnqueueExtensions,
-    fw.LocalPlugin,
+    fw.FilterRule,
+    fw.ScoreRule,
 ):
     """Filter on hard constraints, score by soft ones."""
 
@@ -281,21 +282,23 @@ class PodTopologySpread(
         score_state = state.read(f"{self.name}/score", PreScoreState)
         return scores if score_state is None else normalize_scores(scores, score_state.ignored)
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
         """Only pods that have no constraint, and get none by default, pass."""
-        if pod.spec.topology_spread:
-            return fw.Locality()
-        hard, soft = self._constraints.has_defaults(HARD), self._constraints.has_defaults(SOFT)
-        namespace = pod.namespace
-        if not (hard or soft) or has_selectors(view.objects, namespace):
-            return fw.Locality(
-                filters=fw.DependsOn.ANYTHING if hard else fw.DependsOn.NOTHING,
-                scores=fw.DependsOn.ANYTHING if soft else fw.DependsOn.NOTHING,
-            )
-        # Defaults hold for pods that something selects, and nothing in this namespace does.
-        return fw.Locality(
-            fw.DependsOn.NOTHING, fw.DependsOn.NOTHING, version=lambda now: has_selectors(now.objects, namespace)
-        )
+        return self._rule(spec, nodes, HARD)
+
+    def score_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
+        """Pods that have no constraint, and get none by default, find all nodes equally good."""
+        return self._rule(spec, nodes, SOFT)
+
+    def _rule(self, spec: fw.SpecInfo, nodes: fw.Nodes, action: str) -> fw.Reads:
+        if spec.topology_spread:
+            return fw.Reads.ANYTHING
+        if not self._constraints.has_defaults(action):
+            return fw.Reads.NOTHING
+        # Defaults hold for pods that something in their namespace selects.
+        namespace = spec.namespace
+        selected = nodes.value(lambda view: has_selectors(view.objects, namespace))
+        return fw.Reads.ANYTHING if selected else fw.Reads.NOTHING
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register pods that match a constraint, and nodes that make or lose a domain."""

@@ -173,7 +173,8 @@ class VolumeBinding(
     fw.PreBindPlugin,
     fw.PreBindPreFlight,
     fw.EnqueueExtensions,
-    fw.LocalPlugin,
+    fw.FilterRule,
+    fw.ScoreRule,
 ):
     """Filter over volumes and classes; reserves volumes and binds them before the pod."""
 
@@ -259,11 +260,13 @@ class VolumeBinding(
             return fw.failure("volumes cannot be bound here: there is no API server")
         return await bind(self._handle, attempt.view.objects, attempt.volumes, pod, node, self._timeout)
 
-    def locality(self, pod: fw.PodInfo, view: fw.NodeView) -> fw.Locality:
+    def filter_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
         """Pods without volumes pass."""
-        if not pod.spec.volumes:
-            return fw.Locality(fw.DependsOn.NOTHING, fw.DependsOn.NOTHING)
-        return fw.Locality(fw.DependsOn.ANYTHING, fw.DependsOn.ANYTHING if self._shape else fw.DependsOn.NOTHING)
+        return fw.Reads.ANYTHING if spec.volumes else fw.Reads.NOTHING
+
+    def score_rule(self, spec: fw.SpecInfo, nodes: fw.Nodes) -> fw.Rule | fw.Reads:
+        """Pods without volumes find all nodes equally good; without a shape, all do."""
+        return fw.Reads.ANYTHING if spec.volumes and self._shape else fw.Reads.NOTHING
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register everything that can make a volume usable, or a class able to provision one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import random
 import re
 import types
 from collections.abc import Callable
@@ -13,8 +14,8 @@ import pytest
 from scheduler import catalog, framework, plugins
 from scheduler.catalog import registry
 from scheduler.catalog.descriptor import PluginDescriptor, points
-from scheduler.core import explain
-from scheduler.framework.locality import DependsOn, Locality, part_of
+from scheduler.core import decide, explain
+from scheduler.framework import rules
 from tests.support.pages import CHECKOUT, GUIDES, text_of
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, only_scores, pod, runner
 
@@ -75,29 +76,84 @@ def test_the_plugin_of_the_out_of_tree_guide_scores_node_by_node(monkeypatch: py
     assert scores["new"].weighted == 210, "the descriptor's default weight counts"
 
 
-def test_the_page_about_plugins_shows_a_locality_that_the_framework_accepts() -> None:
-    page = (CHECKOUT / "docs" / "writing-a-plugin.md").read_text(encoding="utf-8")
-    pod = types.SimpleNamespace(spec=types.SimpleNamespace(tolerations=()))
-    names = {"Locality": Locality, "DependsOn": DependsOn, "part_of": part_of, "pod": pod}
-    named = re.findall(r"return (Locality\(.*\))", page)
-    declared, shared = (eval(expression, names) for expression in named if "_rule" not in expression)
-    assert (declared.filters, declared.scores) == (DependsOn.PODS, DependsOn.NODE)
-    assert (shared.filters, shared.part) == (DependsOn.NODE, part_of(()))
-    assert set(re.findall(r"^\| `([A-Z]+)`", page, re.MULTILINE)) == {member.name for member in DependsOn}
-
-
-def test_the_rule_of_the_page_about_plugins_says_of_many_nodes_what_it_says_of_each() -> None:
+def test_the_fast_plugin_of_the_page_about_plugins_takes_30_lines_and_is_asked_once_about_a_node() -> None:
     page = (CHECKOUT / "docs" / "writing-a-plugin.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(class Licences.*?)```", page, re.DOTALL)
+    assert code.count("\n") <= 30
     names = dict(vars(framework))
     exec(code, names)
-    plugin: Any = names["Licences"]()
-    capacity = {"n0": "0", "n1": "1", "n2": "2"}
-    state = cluster(*[node(name, allocatable={LICENCES: amount}) for name, amount in capacity.items()])
-    view, info = state.snapshot(NOW), pod("p", container(requests={LICENCES: "2"}))
-    rule = plugin.locality(info, view).filter_rule(framework.OneNode(view))
-    assert [any(rule(row)) for row in view.rows.tolist()] == [True, True, False]
-    assert (plugin.filter(framework.CycleState(), info, view, view.rows).codes != 0).tolist() == [True, True, False]
+    profile = only_scores("ImageLocality")
+    licences = type("Standing", (names["Licences"],), {"name": "ImageLocality"})
+    filters = type(
+        "Standing", (names["Licences"],), {"name": "NodePorts", "pre_filter": lambda *_: (None, framework.SUCCESS)}
+    )
+    run = framework.ProfileRunner(
+        runner(profile).effective, {**plugins.FACTORIES, "ImageLocality": licences, "NodePorts": filters}
+    )
+    near = {"labels": {"example.com/licence-server": "near"}}
+    capacity: dict[str, dict[str, Any]] = {"n0": {}, "n1": {}, "n2": near, "n3": near}
+    amounts = {"n0": "0", "n1": "2", "n2": "1", "n3": "2"}
+    state = cluster(*[node(name, allocatable={LICENCES: amounts[name]}, **fields) for name, fields in capacity.items()])
+    scored_nodes: list[str] = []
+    plugin: Any = run.plugins["ImageLocality"]
+    plugin.score_node = lambda state, pod, node, pods: (
+        scored_nodes.append(node.name) or licences.score_node(plugin, state, pod, node, pods)
+    )
+    placed = []
+    for number in range(4):
+        info = pod(f"p{number}", container("1m", requests={LICENCES: "1"}))
+        placement = framework.conclude(decide(state.snapshot(NOW), info, run, random.Random(1)))
+        placed.append(placement.node)
+        if placement.node is not None:
+            state.assume(info, placement.node, NOW)
+    assert sorted(placed[:3]) == ["n2", "n3", "n3"]
+    assert placed[3] == "n1"
+    assert scored_nodes == ["n0", "n1", "n2", "n3"]
+    rejected = framework.conclude(
+        decide(state.snapshot(NOW), pod("p", container("1m", requests={LICENCES: "2"})), run, random.Random(1))
+    )
+    assert "4 no licence left" in rejected.message
+    assert set(re.findall(r"^\| `([A-Z]+)`", page, re.MULTILINE)) == {word.name for word in framework.Reads}
+
+
+FORMER = """
+from scheduler.framework import DependsOn, Locality, LocalPlugin, ScorePlugin, part_of, score_by_node
+
+class Former(ScorePlugin, LocalPlugin):
+    name = "ImageLocality"
+
+    def __init__(self, args, context):
+        self.count = 0
+
+    def score(self, state, pod, view, rows):
+        return score_by_node(self, state, pod, view, rows)
+
+    def score_node(self, state, pod, node, pods):
+        self.count += 1
+        return 7
+
+    def locality(self, pod, view):
+        return Locality(scores=DependsOn.NODE, part=part_of(pod.spec.tolerations), rate=lambda view, row: 7)
+"""
+
+
+def test_a_plugin_of_0_1_runs_and_is_asked_about_every_node_with_one_warning() -> None:
+    rules._warn_of_former.cache_clear()
+    names: dict[str, Any] = {"__name__": "former"}
+    with pytest.warns(RuntimeWarning) as warned:
+        exec(FORMER, names)
+    assert len(warned) == 1
+    profile = framework.ProfileRunner(
+        runner(only_scores("ImageLocality")).effective, {**plugins.FACTORIES, "ImageLocality": names["Former"]}
+    )
+    state = cluster(node("n0"), node("n1"))
+    for name in "pqr":
+        placement = framework.conclude(decide(state.snapshot(NOW), pod(name), profile, random.Random(1)))
+        assert placement.total == 7
+    plugin: Any = profile.plugins["ImageLocality"]
+    assert plugin.count == 6
+    with pytest.raises(ImportError):
+        exec("from scheduler.framework import Localities", {})
 
 
 def test_the_in_tree_guide_names_files_that_exist() -> None:

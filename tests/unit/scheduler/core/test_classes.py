@@ -2,7 +2,6 @@
 
 import itertools
 import random
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -16,16 +15,17 @@ from scheduler.core.classes import usable_columns
 from scheduler.framework import (
     SUCCESS,
     CycleState,
-    DependsOn,
     IntArray,
-    Locality,
     Node,
     Nodes,
     NodeView,
     Plugin,
     PodInfo,
     ProfileRunner,
+    Reads,
     RowArray,
+    Rule,
+    SpecInfo,
     Status,
     conclude,
 )
@@ -60,7 +60,8 @@ class Scorer:
     """A score plugin that counts how often it is asked, and about how many rows."""
 
     name = "ImageLocality"
-    declared = Locality()
+    word = Reads.ANYTHING
+    fields: tuple[str, ...] = ()
     answer = 7
 
     def __init__(self, args: Any, context: Any) -> None:
@@ -68,10 +69,12 @@ class Scorer:
 
     def score(self, state: CycleState, info: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
         self.row_counts.append(len(rows))
+        for name in self.fields:
+            getattr(info.spec, name)
         return np.full(len(rows), self.answer, dtype=np.int64)
 
-    def locality(self, info: PodInfo, view: NodeView) -> Locality:
-        return self.declared
+    def score_rule(self, spec: SpecInfo, nodes: Nodes) -> Rule | Reads:
+        return self.word
 
 
 def profile_with(**attributes: Any) -> tuple[ProfileRunner, Any]:
@@ -109,10 +112,8 @@ def test_what_if_views_and_named_nodes_are_decided_without_columns() -> None:
     assert usable_columns(state.snapshot(NOW), pod("p", container("100m"), nodeName="n1"), profile) is None
 
 
-@pytest.mark.parametrize(("depends_on", "kept"), [(DependsOn.PODS, True), (DependsOn.ANYTHING, False)])
-def test_nominations_matter_to_their_nodes_alone_where_verdicts_do_not_look_further(
-    depends_on: DependsOn, kept: bool
-) -> None:
+@pytest.mark.parametrize(("word", "kept"), [(Reads.PODS, True), (Reads.ANYTHING, False)])
+def test_nominations_matter_to_their_nodes_alone_where_verdicts_do_not_look_further(word: Reads, kept: bool) -> None:
     class Local:
         name = "NodePorts"
 
@@ -125,8 +126,8 @@ def test_nominations_matter_to_their_nodes_alone_where_verdicts_do_not_look_furt
         def filter(self, state: CycleState, info: PodInfo, view: NodeView, rows: RowArray) -> None:
             self.row_counts.append(len(rows))
 
-        def locality(self, info: PodInfo, view: NodeView) -> Locality:
-            return Locality(filters=depends_on)
+        def filter_rule(self, spec: SpecInfo, nodes: Nodes) -> Reads:
+            return word
 
     profile = ProfileRunner(runner().effective, {**FACTORIES, "NodePorts": Local})
     state, info = some_cluster(), pod("p", container("3"), priority=1)
@@ -145,7 +146,7 @@ def test_nominations_matter_to_their_nodes_alone_where_verdicts_do_not_look_furt
     assert plugin.row_counts == ([2] if kept else [2, 3])
 
 
-def test_a_plugin_that_declares_nothing_is_asked_in_every_attempt() -> None:
+def test_a_plugin_that_reads_anything_is_asked_in_every_attempt() -> None:
     profile, plugin = profile_with()
     state = some_cluster()
     for _ in range(5):
@@ -154,17 +155,17 @@ def test_a_plugin_that_declares_nothing_is_asked_in_every_attempt() -> None:
 
 
 def test_a_plugin_that_looks_at_nodes_alone_is_asked_again_only_about_nodes_that_change() -> None:
-    profile, plugin = profile_with(declared=Locality(scores=DependsOn.NODE))
+    profile, plugin = profile_with(word=Reads.NODE)
     state = some_cluster()
     for index in range(3):
         place(state, pod("p", container("100m")), profile)
         state.assume(pod(f"other-{index}", container("100m")), "n0", NOW)
-    assert plugin.row_counts == [4, 4], "once to decide, once for the column"
+    assert plugin.row_counts == [4]
     state.upsert_node(node("n2", labels={"a": "b"}))
     for _ in range(2):
         assert place(state, pod("p", container("100m")), profile).total == 7
         state.assume(pod(f"more-{len(state.pod_uids)}", container("100m")), "n1", NOW)
-    assert plugin.row_counts == [4, 4, 1]
+    assert plugin.row_counts == [4, 1]
 
 
 def test_where_nothing_fits_few_classes_get_columns_for_their_first_pod_until_one_fits_again() -> None:
@@ -181,43 +182,61 @@ def test_where_nothing_fits_few_classes_get_columns_for_their_first_pod_until_on
     assert have_columns(10, "2m") == [True] * 10
 
 
-def test_classes_with_the_same_part_of_the_spec_share_the_answers_about_nodes() -> None:
-    profile, plugin = profile_with(declared=Locality(scores=DependsOn.NODE, part=b"the same"))
-    state = some_cluster()
-    for index in range(5):
-        assert place(state, pod("p", container(f"{index + 1}m")), profile).total == 7
-    assert plugin.row_counts == [4], "of five classes"
+def test_classes_that_are_alike_in_what_is_read_of_them_share_the_answers_about_nodes() -> None:
+    profile, plugin = profile_with(word=Reads.NODE, fields=("tolerations",))
+    state, millis = some_cluster(), iter(range(1, 100))
+
+    def asked(count: int, **fields: Any) -> list[int]:
+        """About how many nodes the plugin is asked for some pods of classes of their own."""
+        del plugin.row_counts[:]
+        for _ in range(count):
+            assert place(state, pod("p", container(f"{next(millis)}m"), **fields), profile).total == 7
+        return list(plugin.row_counts)
+
+    assert asked(5) == [4]
+    assert asked(5) == []
     state.upsert_node(node("n2", labels={"a": "b"}))
-    assert place(state, pod("p", container("10m")), profile).total == 7
-    assert plugin.row_counts == [4, 1]
-    plugin.declared = Locality(scores=DependsOn.NODE, part=b"another")
-    place(state, pod("p", container("11m")), profile)
-    assert plugin.row_counts == [4, 1, 4]
+    assert asked(2) == [1]
+    assert asked(2, tolerations=[{"operator": "Exists"}]) == [4]
     state.upsert_node(node("n4"))
-    place(state, pod("p", container("12m")), profile)
-    assert plugin.row_counts == [4, 1, 4, 5], "a node more: all of them"
+    assert asked(2) == [5], "a node more: all of them"
+    plugin.fields = ("tolerations", "requests")
+    state.upsert_node(node("n3", labels={"a": "b"}))
+    assert asked(3)[-3:] == [5, 5, 5], "no two classes are alike in it"
 
 
 def test_classes_that_are_alike_in_what_scores_read_share_them_and_ask_again_about_nodes_whose_pods_changed() -> None:
-    profile, plugin = profile_with()
+    counts: list[int] = []
+    read = {"of": lambda spec: 0}
+
+    def rule(self: Any, spec: SpecInfo, nodes: Nodes) -> Rule:
+        spec.of(read["of"])
+        nodes.requested("cpu")
+
+        def score(node: Node) -> Any:
+            counts.append(np.size(node))
+            return 7
+
+        return score
+
+    profile, _ = profile_with(score_rule=rule)
     state, millis = some_cluster(), iter(range(1, 100))
 
-    def asked(count: int, part: bytes | None = None) -> list[int]:
+    def asked(count: int) -> list[int]:
         """About how many nodes the plugin is asked for some pods of classes of their own, each put on a node."""
-        plugin.declared = Locality(scores=DependsOn.PODS, pods_part=part)
-        del plugin.row_counts[:]
+        del counts[:]
         for _ in range(count):
             info = another(pod("p", container(f"{next(millis)}m")))
             placement = retry(state, info, profile)
             assert placement.total == 7
             state.assume(info, placement.node, NOW)
-        return list(plugin.row_counts)
+        return list(counts)
 
-    assert asked(5, b"the same") == [4, 1, 1, 1, 1]
-    assert asked(1, b"another") == [4]
-    assert asked(3) == [4, 4, 4], "it does not say what it reads"
+    assert asked(5) == [4, 1, 1, 1, 1]
     state.upsert_node(node("n4"))
-    assert asked(2, b"the same") == [5, 1], "a node more: all of them"
+    assert asked(2) == [5, 1], "a node more: all of them"
+    read["of"] = lambda spec: spec.requests["cpu"]
+    assert asked(3) == [5, 5, 5]
 
 
 def test_shared_answers_that_stop_being_the_same_everywhere_are_asked_for_again() -> None:
@@ -231,14 +250,20 @@ def test_shared_answers_that_stop_being_the_same_everywhere_are_asked_for_again(
     assert place(state, pod("p", container("3m", **image)), profile).best == 4
 
 
-def test_a_version_that_changes_has_shared_answers_asked_for_again() -> None:
-    versions = iter([1, 1, 2])
-    declared = Locality(scores=DependsOn.NODE, part=b"", version=lambda view: next(versions))
-    profile, plugin = profile_with(declared=declared)
+def test_a_value_of_the_cluster_that_changes_has_answers_asked_for_again() -> None:
+    value = [1]
+
+    def rule(self: Any, spec: SpecInfo, nodes: Nodes) -> Reads:
+        nodes.value(lambda view: value[0])
+        return Reads.NODE
+
+    profile, plugin = profile_with(score_rule=rule)
     state = some_cluster()
-    for index in range(3):
-        place(state, pod("p", container(f"{index + 1}m")), profile)
-    assert plugin.row_counts == [4, 4]
+    for index, value[0] in enumerate([1, 1, 2, 2, 1, 1]):
+        # Pods of classes of their own, and two of one.
+        for millis in (index + 1, 100, 100):
+            place(state, pod("p", container(f"{millis}m")), profile)
+    assert plugin.row_counts == [4] * 3
 
 
 @pytest.mark.parametrize("bound", ["_BYTES", "_MIN_ANSWERS"])
@@ -251,18 +276,9 @@ def test_shared_answers_are_bounded(monkeypatch: pytest.MonkeyPatch, bound: str)
     assert len(memory.shared) == (plan._MIN_ANSWERS if bound == "_MIN_ANSWERS" else 20)
 
 
-def test_a_version_that_changes_has_everything_asked_again() -> None:
-    versions = iter([1, 1, 2, 2])
-    profile, plugin = profile_with(declared=Locality(scores=DependsOn.NODE, version=lambda view: next(versions)))
-    state = some_cluster()
-    for _ in range(4):
-        place(state, pod("p", container("100m")), profile)
-    assert plugin.row_counts == [4, 4, 4]
-
-
 @pytest.mark.parametrize("answer", [101, -1])
 def test_a_score_out_of_range_is_clamped_and_counted_whatever_the_plugin_vouches_for(answer: int) -> None:
-    profile, _ = profile_with(declared=Locality(scores=DependsOn.PODS), answer=answer)
+    profile, _ = profile_with(word=Reads.PODS, answer=answer)
     state = some_cluster()
     for _ in range(3):
         placement = place(state, pod("p", container("100m")), profile)
@@ -271,7 +287,9 @@ def test_a_score_out_of_range_is_clamped_and_counted_whatever_the_plugin_vouches
 
 
 def test_a_plugin_that_fails_fails_the_attempt_with_columns_too() -> None:
-    def rule(nodes: Nodes) -> Callable[[Node], Any]:
+    def rule(self: Any, spec: SpecInfo, nodes: Nodes) -> Rule:
+        nodes.requested("cpu")
+
         def refuse(node: Node) -> Any:
             if not nodes.in_columns:
                 raise RuntimeError("boom")
@@ -284,7 +302,7 @@ def test_a_plugin_that_fails_fails_the_attempt_with_columns_too() -> None:
             raise RuntimeError("boom")
         return np.zeros(len(rows), dtype=np.int64)
 
-    profile, _ = profile_with(declared=Locality(scores=DependsOn.PODS, score_rule=rule), score=score)
+    profile, _ = profile_with(score_rule=rule, score=score)
     state = some_cluster()
     for _ in range(2):
         assert place(state, pod("p", container("100m")), profile).node is not None
@@ -295,21 +313,7 @@ def test_a_plugin_that_fails_fails_the_attempt_with_columns_too() -> None:
         )
 
 
-def test_a_plugin_that_declares_fields_of_an_older_locality_is_asked_about_every_node() -> None:
-    def locality(self: Any, info: PodInfo, view: NodeView) -> Any:
-        return Locality(scores=DependsOn.PODS, rate=lambda view, row: 7)  # type: ignore[call-arg]
-
-    profile, _ = profile_with(locality=locality)
-    state = some_cluster()
-    with pytest.warns(RuntimeWarning) as warned:
-        placements = [place(state, pod(name, container("100m")), profile) for name in "pqr"]
-    assert all(placement.node is not None for placement in placements)
-    (message,) = [str(warning.message) for warning in warned]
-    assert message.startswith("plugin Odd: locality failed, so that it is asked about every node: ")
-    assert "'rate'" in message
-
-
-def test_an_observer_that_does_not_pass_locality_on_sees_every_attempt() -> None:
+def test_an_observer_that_does_not_pass_rules_on_sees_every_attempt() -> None:
     seen: list[str] = []
 
     class Observed:

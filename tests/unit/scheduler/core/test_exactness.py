@@ -7,6 +7,7 @@ from bisect import bisect
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -14,18 +15,31 @@ from scheduler.core import classes, decide, explain, plan
 from scheduler.core.classes import ClassColumns, usable_columns
 from scheduler.core.plan import SharedAnswers
 from scheduler.framework import (
+    SUCCESS,
+    Code,
     CycleState,
-    DependsOn,
+    IntArray,
     LoadReading,
-    Locality,
-    LocalPlugin,
+    Node,
     NodeInfo,
     NodeLoad,
+    Nodes,
+    NodeView,
     PodInfo,
     ProfileRunner,
+    Reads,
+    RowArray,
+    Rule,
+    SpecInfo,
+    Status,
+    Verdicts,
+    answers_of,
+    as_scores,
     conclude,
+    reject,
 )
 from scheduler.helpers import PodReducer
+from scheduler.plugins import FACTORIES
 from scheduler.state import CODEC_OF_KIND, ClusterState, Snapshot
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, api_pod, container, node, runner
@@ -80,6 +94,84 @@ def added_affinity() -> ProfileRunner:
     )
 
 
+class Branching:
+    """A filter that reads more of a pod where some node has a label, by names that it makes up; and a score that reads
+    other things for each kind of pod and of cluster."""
+
+    name = "Branching"
+
+    def __init__(self, args: Any, context: Any) -> None:
+        pass
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, view: NodeView) -> tuple[None, Status]:
+        return None, SUCCESS
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        column = view.labels("size")
+        large = column.codes[rows] == column.index.get("3", -2)
+        if not large.any() or getattr(pod.spec, "tole" + "rations"):
+            return None
+        return reject(large & ("busy" in getattr(pod.spec, "ima" + "ges")[0]), Code.UNSCHEDULABLE, "large")
+
+    def filter_rule(self, spec: SpecInfo, nodes: Nodes) -> Reads:
+        return Reads.NODE
+
+    def score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> IntArray | None:
+        answers = answers_of(self._rule, pod.spec, view, rows)
+        return None if answers is None else as_scores(answers, rows)
+
+    def score_rule(self, spec: SpecInfo, nodes: Nodes) -> Rule | Reads:
+        return self._rule(spec, nodes)
+
+    def _rule(self, spec: SpecInfo, nodes: Nodes) -> Rule | Reads:
+        if spec.images[0].startswith("busy"):
+            return Reads.NOTHING
+        if spec.tolerations:
+            requested = getattr(nodes, "reques" + "ted")("cpu")
+            return lambda node: nodes.at_most(requested(node) / 100.0, 100.0)
+        if nodes.value(lambda view: view.pods_have_terms):
+            allocatable = nodes.allocatable("cpu")
+            return lambda node: nodes.at_most(allocatable(node) / 100.0, 100.0)
+        load = nodes.load(SOURCE)
+        if load is None:
+            return lambda node: 5
+        measured = nodes.column(load.cpu_average)
+        return lambda node: nodes.select(measured(node) >= 50.0, 100.0, 0.0)
+
+
+class Late(Branching):
+    """A score that asks for a reader only when it is asked about a large node."""
+
+    def _rule(self, spec: SpecInfo, nodes: Nodes) -> Rule | Reads:
+        allocatable = nodes.allocatable("cpu")
+
+        def score(node: Node) -> Any:
+            large = allocatable(node) > 3500.0
+            used = nodes.requested("cpu")(node) if np.any(large) else 0.0
+            return nodes.select(large, nodes.at_most(used / 100.0, 100.0) if np.any(large) else 0.0, 1.0)
+
+        return score
+
+
+class OfLabels(Branching):
+    """A filter that reads the pod's labels where a node has pods, and says that it looks at the node and its pods."""
+
+    def filter(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Verdicts | None:
+        crowded = view.pod_count[rows] > 1.0
+        if not crowded.any():
+            return None
+        return reject(crowded & (pod.labels.get("app") == "x"), Code.UNSCHEDULABLE, "crowded")
+
+    def filter_rule(self, spec: SpecInfo, nodes: Nodes) -> Reads:
+        return Reads.PODS
+
+
+def sly(kind: type[Branching]) -> ProfileRunner:
+    """A profile with such a plugin in the place of two others."""
+    ports, images = (type(kind.__name__, (kind,), {"name": name}) for name in ("NodePorts", "ImageLocality"))
+    return ProfileRunner(runner().effective, {**FACTORIES, "NodePorts": ports, "ImageLocality": images})
+
+
 SHAPE = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 60, "score": 10}, {"utilization": 100, "score": 2}]}
 PROFILES = {
     "default": runner,
@@ -105,6 +197,9 @@ PROFILES = {
     "spread by default": spread_by_default,
     "added affinity": added_affinity,
     "no scores": lambda: runner({"score": {"disabled": [{"name": "*"}]}}),
+    "reads in branches": lambda: sly(Branching),
+    "late reads": lambda: sly(Late),
+    "reads of labels": lambda: sly(OfLabels),
     "variation": lambda: runner(
         {"score": {"enabled": [{"name": "LoadVariationRiskBalancing"}]}},
         {"LoadVariationRiskBalancing": {"watcherAddress": WATCHER}},
@@ -281,34 +376,24 @@ class History:
         columns = usable_columns(view, pod, self.profile)
         if columns is not None:
             self.compare(columns, classes.make_columns(view, pod, self.profile, SharedAnswers(view.table)), view.size)
-            self.compare_shared(pod, view)
+            self.compare_shared(pod, columns, view)
             explanation = explain(view, pod, self.reference)
             assert placement.node in explanation.best or placement.feasible < 2
         return placement.node
 
-    def compare_shared(self, pod: PodInfo, view: Snapshot) -> None:
-        """What classes share of scores that depend on pods is what the plugin says of this pod, bit for bit."""
-        memory: Any = self.profile.memory["core.classes"]
-        for scorer, _ in self.profile.scores:
-            declared = scorer.locality(pod, view) if isinstance(scorer, LocalPlugin) else Locality()
-            if declared.pods_part is not None and declared.scores is DependsOn.PODS:
-                answer = memory.shared.answer(plan.scores_in_range, scorer, declared, pod, view, of_pods=True)
-                fresh = scorer.score(CycleState(), pod, view, view.rows)
-                assert fresh is not None
-                assert answer.column[view.rows].tolist() == fresh.tolist()
+    def compare_shared(self, pod: PodInfo, columns: ClassColumns, view: Snapshot) -> None:
+        """What classes share of scores is what the plugin says of this pod, bit for bit."""
+        shared = [ranged.raw for ranged in columns.plan.base.ranged]
+        for answer in (*shared, *columns.plan.base.scores, *columns.plan.shared_scores):
+            fresh = answer.side.plugin.score(CycleState(), pod, view, view.rows)
+            assert answer.catch_up(view)
+            kept = [answer.same] * len(view.rows) if answer.column is None else answer.column[view.rows].tolist()
+            assert kept == fresh.tolist()
 
     @staticmethod
     def compare(kept: ClassColumns, remade: ClassColumns, size: int) -> None:
         assert kept.totals[:size].tolist() == remade.totals[:size].tolist()
-        assert kept.base[:size].tolist() == remade.base[:size].tolist()
         assert kept.feasible == remade.feasible
-        for ranged, other in zip(kept.plan.ranged, remade.plan.ranged, strict=True):
-            raw = [ranged.uniform] * size if ranged.column is None else ranged.column[:size].tolist()
-            fresh = [other.uniform] * size if other.column is None else other.column[:size].tolist()
-            live = remade.totals[:size] >= 0
-            assert [x for x, is_live in zip(raw, live, strict=True) if is_live] == [
-                x for x, is_live in zip(fresh, live, strict=True) if is_live
-            ]
 
     def happen(self, step: str, chance: random.Random) -> None:
         state, pods = self.state, self.pods
@@ -423,7 +508,19 @@ def test_nominations_of_any_priority_are_looked_at_as_by_asking_every_plugin(
         history.happen(step, random.Random(seed * 1000 + number + draw))
 
 
-ALONE = sorted({"default", "load", "load as upstream", "load limit as upstream", "heavy weights", "added affinity"})
+ALONE = sorted(
+    {
+        "default",
+        "reads in branches",
+        "reads of labels",
+        "late reads",
+        "load",
+        "load as upstream",
+        "load limit as upstream",
+        "heavy weights",
+        "added affinity",
+    }
+)
 STOCKED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (container("200m", image="rare"), {}),
     (container("200m", image="busy"), TOLERATIONS),

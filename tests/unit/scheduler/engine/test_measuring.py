@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from scheduler.engine import attemptlog
 from scheduler.engine.attemptlog import AttemptLog
-from scheduler.framework import Code, Locality, Status
+from scheduler.framework import Code, Reads, Status
 from scheduler.kube.model import EventType
 from scheduler.observe import Metrics
 from scheduler.observe.metrics import LATE_SECONDS, MAX_NAMESPACES
@@ -163,7 +163,7 @@ async def test_an_error_of_volume_bindings_filter_counts_as_one_of_the_stage_pre
     monkeypatch.setattr(plugin, "pre_filter", lambda *_: (None, Status()))
     monkeypatch.setattr(plugin, "filter", fail)
     # Else nobody would ask it about a pod without volumes.
-    monkeypatch.setattr(plugin, "locality", lambda *_: Locality())
+    monkeypatch.setattr(plugin, "filter_rule", lambda *_: Reads.ANYTHING)
     await scheduled(engine, "small", volumes=[{"name": "scratch", "emptyDir": {}}])
     assert values(engine, "volume_errors").get(("predicate",), 0) == expected
 

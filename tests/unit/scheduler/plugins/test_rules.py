@@ -1,7 +1,8 @@
 """A rule says of many nodes what it says of each alone, and what the plugin's filter or score says of them."""
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -9,11 +10,16 @@ from hypothesis import given, settings, strategies as st
 
 from scheduler.framework import (
     CycleState,
-    LocalPlugin,
+    FilterRule,
     MonotonicSeconds,
+    Nodes,
     OneNode,
     PodInfo,
     ProfileRunner,
+    Reads,
+    Rule,
+    ScoreRule,
+    SpecInfo,
     masks_of,
     scores_of,
 )
@@ -48,6 +54,10 @@ SHARED = runner({"filter": {"enabled": [{"name": "SharedNodes"}]}})
 CROWD = [pod(f"crowd-{index}") for index in range(25)]
 
 
+def rule_of(nodes: OneNode, rule_of: Callable[[SpecInfo, Nodes], Rule | Reads], info: PodInfo) -> Rule | None:
+    return nodes.record(rule_of, info.spec).rule
+
+
 def check(profile: ProfileRunner, state: ClusterState, info: PodInfo) -> set[str]:
     """Compare each rule on every row alone, on some rows and on all, with `filter` and `score`; returns which rules
     there were."""
@@ -55,26 +65,21 @@ def check(profile: ProfileRunner, state: ClusterState, info: PodInfo) -> set[str
     rows, compared = view.rows, set()
     single = OneNode(view)
     for plugin in profile.plugins.values():
-        if not isinstance(plugin, LocalPlugin):
-            continue
-        locality, cycle = plugin.locality(info, view), CycleState()
-        instance: Any = plugin
-        if locality.filter_rule is not None:
+        cycle, instance = CycleState(), cast(Any, plugin)
+        if isinstance(plugin, FilterRule) and (in_numbers := rule_of(single, plugin.filter_rule, info)):
             verdicts = instance.filter(cycle, info, view, rows)
             rejected = [False] * len(rows) if verdicts is None else (verdicts.codes != 0).tolist()
-            in_numbers = locality.filter_rule(single)
             assert [any(in_numbers(row)) for row in rows.tolist()] == rejected
             assert all(type(failed) is bool for row in rows.tolist() for failed in in_numbers(row))
             for subset in (rows, rows[1:], rows[:0]):
-                masks = np.array(masks_of(locality.filter_rule, view, subset)).any(axis=0)
+                masks = np.array(masks_of(plugin.filter_rule, info.spec, view, subset)).any(axis=0)
                 assert masks.tolist() == [any(in_numbers(row)) for row in subset.tolist()]
             compared.add(f"{plugin.name} filters")
-        if locality.score_rule is not None:
+        if isinstance(plugin, ScoreRule) and (rate := rule_of(single, plugin.score_rule, info)):
             scores = instance.score(cycle, info, view, rows).tolist()
-            rate = locality.score_rule(single)
             assert [int(rate(row)) for row in rows.tolist()] == scores
             for subset in (rows, rows[1:], rows[:0]):
-                assert scores_of(locality.score_rule, view, subset).tolist() == [
+                assert scores_of(plugin.score_rule, info.spec, view, subset).tolist() == [
                     int(rate(row)) for row in subset.tolist()
                 ]
             compared.add(f"{plugin.name} scores")
@@ -96,7 +101,12 @@ def test_they_agree_where_more_is_counted_than_there_is(name: str) -> None:
     )
     state.set_load(load({"n0": 130.0, "n1": 20.0}))
     forms = check(PROFILES[name], state, pod("p", container("100m", "100Mi")))
-    expected = {"NodeResourcesFit filters", "NodeResourcesFit scores", "NodeResourcesBalancedAllocation scores"}
+    expected = {
+        "ImageLocality scores",
+        "NodeResourcesFit filters",
+        "NodeResourcesFit scores",
+        "NodeResourcesBalancedAllocation scores",
+    }
     of_load = {"load": "TargetLoadPacking scores", "limit": "HighLoadFilter filters"}
     assert forms == expected | {form for word, form in of_load.items() if name.startswith(word)}
 
