@@ -743,11 +743,15 @@ def make_plan(
                 shared_scores.append(shared.answer(side, each, spec, view, nodes, of_pods=True))
             else:
                 own_scores.append((rule, side.weight))
-    row_rules, values = None, base.values + tuple([value for each in recorded for value in each.values])
-    if not once and not asked_filters and not asked_scores:
-        kept = [side for side, is_kept in zip(sides, plugins.of_class, strict=True) if is_kept]
-        row_rules, more = _row_rules(view, spec, kept)
-        values += more
+    row_rules: RowRules | None = None
+    values: tuple[Value, ...] = ()
+    if not once:
+        read = [*base.values, *[value for each in recorded for value in each.values]]
+        if not asked_filters and not asked_scores:
+            kept = [side for side, is_kept in zip(sides, plugins.of_class, strict=True) if is_kept]
+            row_rules, more = _row_rules(view, spec, kept)
+            read += more
+        values = tuple(dict.fromkeys(read))
     return Plan(
         sorted=plugins,
         base=base,

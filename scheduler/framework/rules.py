@@ -360,6 +360,27 @@ class ManyNodes(Nodes):
         return values
 
 
+class _RowsOnce(ManyNodes):
+    """Nodes that one rule is asked about once, at rows that are known beforehand: its readers hold the values."""
+
+    def __init__(self, view: NodeView, rows: RowArray) -> None:
+        super().__init__(view)
+        self.look(view, rows)
+        self._rows = rows
+
+    def _named(self, columns: str, resource: str = "") -> Reader:
+        column = getattr(self._view, columns)
+        return self._fixed(column(resource) if resource else column)
+
+    def _fixed(self, column: AnyArray) -> Reader:
+        # As in `_gather`.
+        values = column if self._everywhere else column.take(self._rows, mode="clip")
+        return lambda rows: values
+
+    def _changing(self, column: ColumnOf) -> Reader:
+        return self._fixed(column(self._view))
+
+
 class Recorded(NamedTuple):
     """What came of asking for a rule: what it reads of a node, the rule (None: the plugin is asked instead), and what
     of the cluster it read."""
@@ -396,9 +417,7 @@ RuleOf = Callable[[SpecInfo, Nodes], Rule | Reads]
 
 def answers_of(rule_of: RuleOf, spec: SpecInfo, view: NodeView, rows: RowArray) -> Any:
     """Return what a rule says of rows; None where there is none."""
-    nodes = ManyNodes(view)
-    nodes.look(view, rows)
-    rule = rule_of(spec, nodes)
+    rule = rule_of(spec, _RowsOnce(view, rows))
     return None if isinstance(rule, Reads) else rule(rows)
 
 
