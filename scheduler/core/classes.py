@@ -7,7 +7,7 @@ the best total. Upstream limits the work per pod by looking at a sample of the n
 (percentageOfNodesToScore); all nodes at this price give better placements, and the cost hardly grows with the cluster.
 
 The first pod of a class gets columns for its attempt alone: what other classes share of them is there already
-(`scheduler.core.plan`), and many a class has no second pod.
+(`scheduler.core.shared`), and many a class has no second pod.
 
 Considered and left out: buckets of nodes by total (the pick would depend on the history of the buckets), and one heap
 per class (ties must be drawn from evenly). Measurements are in docs/performance.md.
@@ -29,18 +29,36 @@ from msgspec import Struct, field
 
 from scheduler.core.feasible import FeasibleNodes, filter_nodes
 from scheduler.core.placement import Choice
-from scheduler.core.plan import Column, NotLocal, Plan, SharedAnswers, make_plan
+from scheduler.core.shared import (
+    Ask,
+    Base,
+    Column,
+    NotLocal,
+    SharedAnswer,
+    SharedAnswers,
+    Side,
+    Sorted,
+    answers_of_profile,
+    are_current,
+    in_range,
+)
 from scheduler.framework import (
     FEW_PARTS,
     SUCCESS,
+    AnyArray,
     CycleState,
     Diagnosis,
+    ManyNodes,
+    OneNode,
     PluginScores,
     PodInfo,
     PreFilterOutcome,
     ProfileRunner,
     RandomSource,
     RowArray,
+    Rule,
+    SpecInfo,
+    Value,
     rows_fitting_beside_nominated,
 )
 from scheduler.state import NodeTable, Snapshot
@@ -61,6 +79,174 @@ _TRY_EVERY = 16
 """After so many classes in a row whose first pod passed no node, one in so many gets columns for it: where nothing
 fits, every filter is asked all the same, for its reasons or because it steps back."""
 _KEY = "core.classes"
+
+
+class RowRules(NamedTuple):
+    """The rules of plugins for one row, and what they read it by."""
+
+    nodes: OneNode
+    filters: list[Rule]
+    scores: list[tuple[Rule, int]]
+
+
+class Plan(Struct, eq=False):
+    """The plugins of a profile, for one class of pods.
+
+    Attributes:
+        sorted: which are asked in every attempt;
+        base: what other classes share of the rest.
+        nodes: what rules for many rows read by.
+        filters, scores: those rules, and the weights of scores;
+        asked_filters, asked_scores: the plugins that have none.
+        shared_scores: answers of scores that some classes share, which are not among `own_scores`.
+        row_rules: rules for single rows; None unless all of them have one, and in a plan for one moment.
+        values: what else answers follow from.
+    """
+
+    sorted: Sorted
+    base: Base
+    nodes: ManyNodes
+    filters: list[Rule]
+    scores: list[tuple[Rule, int]]
+    asked_filters: list[Ask]
+    asked_scores: list[tuple[Ask, int]]
+    own_scores: list[tuple[Rule, int]]
+    shared_scores: list[SharedAnswer]
+    row_rules: RowRules | None
+    values: tuple[Value, ...]
+    varying: list[SharedAnswer]
+    constant: int
+
+    @property
+    def local(self) -> bool:
+        """Whether every verdict follows from the node and the pods on it."""
+        return self.sorted.all_skippable and not self.sorted.filters
+
+    def is_current(self, view: Snapshot) -> bool:
+        """Tell whether it still holds, with the base as of now."""
+        return are_current(self.values, view) and self.base.catch_up(view)
+
+    def whole_totals(self, view: Snapshot) -> Column:
+        """Return `totals` of all nodes as a column, from what other classes share; -1 also where there is no node.
+
+        Raises:
+            Exception: whatever a plugin raises; NotLocal where one does not keep to its word.
+        """
+        rows: slice | RowArray = slice(view.size) if view.dense else view.rows
+        base: AnyArray = self.base.column
+        start: AnyArray = base[rows]
+        if self.shared_scores:
+            rejected = start < 0
+            for answer in self.shared_scores:
+                assert answer.column is not None
+                column, weight = answer.column[rows], answer.side.weight
+                start = start + (column if weight == 1 else column.astype(base.dtype) * weight)
+            start[rejected] = -1
+        totals = np.full_like(base, -1)
+        totals[rows] = self._totals(view, view.rows, start, self.own_scores)
+        return totals
+
+    def totals(self, view: Snapshot, rows: RowArray) -> Column:
+        """Return the base with the plugins that look at the pods on a node added; -1 where one of them rejects it."""
+        return self._totals(view, rows, self.base.column.take(rows, mode="clip"), self.scores)
+
+    def _totals(self, view: Snapshot, rows: RowArray, start: Column, scores: list[tuple[Rule, int]]) -> Column:
+        total: AnyArray = start
+        passed = start >= 0
+        for ask in self.asked_filters:
+            passed &= ~ask(view, rows)
+        for scorer, weight in self.asked_scores:
+            total = total + in_range(scorer(view, rows)).astype(start.dtype) * weight
+        if self.filters or scores:
+            self.nodes.look(view, rows)
+        for score, weight in scores:
+            # Half of the columns' time is in sums: numpy is several times quicker with 16 bits.
+            rated = score(rows)
+            rated = rated.astype(start.dtype) if isinstance(rated, np.ndarray) else int(rated)
+            total = total + (rated if weight == 1 else rated * weight)
+        for masks in self.filters:
+            for failed in masks(rows):
+                passed &= ~failed
+        return np.where(passed, total, -1)
+
+
+def make_plan(
+    view: Snapshot, pod: PodInfo, profile: ProfileRunner, shared: SharedAnswers, *, once: bool = False
+) -> Plan:
+    """Find out what a profile's plugins read for pods of this one's class.
+
+    With `once`, the plan is good for this moment alone.
+
+    Raises:
+        Exception: whatever a plugin raises; NotLocal where one does not keep to its word.
+    """
+    memory = answers_of_profile(profile, shared)
+    base, nodes = memory.base_of(pod, view)
+    nodes.look(view, view.rows)
+    spec, sides = pod.spec, memory.of_class
+    recorded = [side.record(spec, nodes) for side in sides]
+    plugins = memory.sort(base, tuple([each.reads for each in recorded]))
+    filters: list[Rule] = []
+    scores: list[tuple[Rule, int]] = []
+    own_scores: list[tuple[Rule, int]] = []
+    asked_filters: list[Ask] = []
+    asked_scores: list[tuple[Ask, int]] = []
+    shared_scores: list[SharedAnswer] = []
+    for side, each, is_kept in zip(sides, recorded, plugins.of_class, strict=True):
+        if not is_kept:
+            continue
+        rule = each.rule
+        if side.is_filter:
+            if rule is None:
+                asked_filters.append(side.ask(each, spec, nodes))
+            else:
+                filters.append(rule)
+        elif rule is None:
+            asked_scores.append((side.ask(each, spec, nodes), side.weight))
+        else:
+            scores.append((rule, side.weight))
+            if side.is_shared:
+                shared_scores.append(shared.answer(side, each, spec, view, nodes, of_pods=True))
+            else:
+                own_scores.append((rule, side.weight))
+    row_rules: RowRules | None = None
+    values: tuple[Value, ...] = ()
+    if not once:
+        read = [*base.values, *[value for each in recorded for value in each.values]]
+        if not asked_filters and not asked_scores:
+            kept = [side for side, is_kept in zip(sides, plugins.of_class, strict=True) if is_kept]
+            row_rules, more = _row_rules(view, spec, kept)
+            read += more
+        values = tuple(dict.fromkeys(read))
+    return Plan(
+        sorted=plugins,
+        base=base,
+        nodes=nodes,
+        filters=filters,
+        scores=scores,
+        asked_filters=asked_filters,
+        asked_scores=asked_scores,
+        own_scores=own_scores,
+        shared_scores=shared_scores,
+        row_rules=row_rules,
+        values=values,
+        varying=[answer for answer in base.ranged if answer.normalized is None],
+        constant=sum([answer.normalized for answer in base.ranged if answer.normalized is not None]),
+    )
+
+
+def _row_rules(view: Snapshot, spec: SpecInfo, sides: list[Side]) -> tuple[RowRules | None, tuple[Value, ...]]:
+    nodes = OneNode(view)
+    recorded = [(side, nodes.record(side.rule_of, spec)) for side in sides if side.rule_of is not None]
+    rules = RowRules(nodes, [], [])
+    for side, each in recorded:
+        if each.rule is None:
+            return None, ()
+        if side.is_filter:
+            rules.filters.append(each.rule)
+        else:
+            rules.scores.append((each.rule, side.weight))
+    return rules, tuple([value for _, each in recorded for value in each.values])
 
 
 class ClassColumns(Struct):
@@ -373,8 +559,8 @@ def _best(
         totals = totals.astype(np.int64)
     for score in scores:
         totals += score.weighted
-    for ranged in plan.varying:
-        side, raw = ranged.side, ranged.column(rows)
+    for answer in plan.varying:
+        side, raw = answer.side, answer.at(rows)
         totals += profile.finish_scores(state, pod, view, rows, side.plugin.name, side.weight, raw).weighted
     best = int(np.maximum.reduce(totals))
     ties = (totals == best).nonzero()[0]

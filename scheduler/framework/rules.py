@@ -1,7 +1,7 @@
 """Rules: what a filter or a score says of "a node", written once, for one node (plain numbers) or for all (columns).
 
 Upstream asks every plugin about every node (or a sample of them) for each pod. Here answers are kept in columns, per
-class of pods or for all pods that are alike in what was read of them (`scheduler.core.plan`): five times as many
+class of pods or for all pods that are alike in what was read of them (`scheduler.core.shared`): five times as many
 decisions per second of pods of one class at 5,000 nodes (docs/performance.md). A rule reads pod and nodes through what
 it is given, so what an answer follows from is recorded. It need not be declared beside the rule, where the next author
 would forget it.

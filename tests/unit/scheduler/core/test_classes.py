@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from scheduler.catalog import ExtensionPoint
-from scheduler.core import classes, decide, plan
+from scheduler.core import classes, decide, shared
 from scheduler.core.classes import usable_columns
 from scheduler.framework import (
     SUCCESS,
@@ -268,12 +268,12 @@ def test_a_value_of_the_cluster_that_changes_has_answers_asked_for_again() -> No
 
 @pytest.mark.parametrize("bound", ["_BYTES", "_MIN_ANSWERS"])
 def test_shared_answers_are_bounded(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
-    monkeypatch.setattr(plan, "_BYTES", 0 if bound == "_MIN_ANSWERS" else 20 * plan._OVERHEAD)
+    monkeypatch.setattr(shared, "_BYTES", 0 if bound == "_MIN_ANSWERS" else 20 * shared._OVERHEAD)
     state, profile = some_cluster(), runner()
     for index in range(100):
         place(state, pod("p", container("1m"), tolerations=[{"key": f"k{index}", "operator": "Exists"}]), profile)
     memory: Any = profile.memory["core.classes"]
-    assert len(memory.shared) == (plan._MIN_ANSWERS if bound == "_MIN_ANSWERS" else 20)
+    assert len(memory.shared) == (shared._MIN_ANSWERS if bound == "_MIN_ANSWERS" else 20)
 
 
 @pytest.mark.parametrize("answer", [101, -1])

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from scheduler.core import classes, decide, explain, plan
+from scheduler.core import classes, decide, explain, shared
 from scheduler.core.classes import ClassColumns, usable_columns
-from scheduler.core.plan import SharedAnswers
+from scheduler.core.shared import SharedAnswers
 from scheduler.framework import (
     SUCCESS,
     Code,
@@ -383,12 +383,10 @@ class History:
 
     def compare_shared(self, pod: PodInfo, columns: ClassColumns, view: Snapshot) -> None:
         """What classes share of scores is what the plugin says of this pod, bit for bit."""
-        shared = [ranged.raw for ranged in columns.plan.base.ranged]
-        for answer in (*shared, *columns.plan.base.scores, *columns.plan.shared_scores):
+        for answer in (*columns.plan.base.ranged, *columns.plan.base.scores, *columns.plan.shared_scores):
             fresh = answer.side.plugin.score(CycleState(), pod, view, view.rows)
             assert answer.catch_up(view)
-            kept = [answer.same] * len(view.rows) if answer.column is None else answer.column[view.rows].tolist()
-            assert kept == fresh.tolist()
+            assert answer.at(view.rows).tolist() == fresh.tolist()
 
     @staticmethod
     def compare(kept: ClassColumns, remade: ClassColumns, size: int) -> None:
@@ -552,8 +550,8 @@ def test_pods_that_are_each_of_a_class_of_their_own_share_parts_and_are_placed_a
 ) -> None:
     # No class is remembered, so that every pod is the first of its class: parts coincide, or differ.
     monkeypatch.setattr(classes, "_MAX_SEEN", 0)
-    monkeypatch.setattr(plan, "_MIN_ANSWERS", 4)
-    monkeypatch.setattr(plan, "_BYTES", (seed % 8) * plan._OVERHEAD)
+    monkeypatch.setattr(shared, "_MIN_ANSWERS", 4)
+    monkeypatch.setattr(shared, "_BYTES", (seed % 8) * shared._OVERHEAD)
     build = PROFILES[profile]
     history = History(build(), build(), favourites, [*CLASSES, *STOCKED])
     for number, (step, draw) in enumerate(steps):

@@ -1,16 +1,17 @@
-"""Which of a profile's plugins a class of pods can be answered for in advance, and which are asked in every attempt.
+"""What plugins say of nodes, kept for all pods that are alike in what is read of them; and which plugins are asked in
+every attempt.
 
 Plugins are sorted by what is read of a node for their answers. Those that look at the node alone make the base, which
-pods share that are alike in what is read of them. Those that look at the pods on it too are added for each class, and
-again for rows that change. A normalised score depends on all feasible nodes and cannot be part of a sum that is kept;
-but its raw scores can be kept, and where they are equal on all nodes the plugin adds a constant.
+pods share. Those that look at the pods on it too are added for each class (`scheduler.core.classes`). A normalised
+score depends on all feasible nodes and cannot be part of a sum that is kept; but its raw scores can be kept, and where
+they are equal on all nodes the plugin adds a constant.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from hashlib import blake2b
 from operator import attrgetter
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -27,7 +28,6 @@ from scheduler.framework import (
     ManyNodes,
     Nodes,
     NodeView,
-    OneNode,
     PodInfo,
     PreScorePlugin,
     ProfileRunner,
@@ -55,7 +55,7 @@ _MAX_SORTED = 64
 """Ways of sorting a profile's plugins that are kept beside one base; mostly there is one."""
 _MAX_SMALL = 2**15 - 1
 _KEPT = (Reads.NODE, Reads.PODS)
-_KEY = "core.plan"
+_KEY = "core.shared"
 
 Ask = Callable[[Snapshot, RowArray], AnyArray]
 Weighted = tuple[ScorePlugin, int]
@@ -69,10 +69,6 @@ class NotLocal(Exception):
 
     An out-of-range score has to be clamped and counted once per attempt, so such a class is decided without columns.
     """
-
-
-class _Demoted(Exception):
-    """A plugin's answers turned out to be those of one class alone, or to follow from more of a pod than was known."""
 
 
 def are_current(values: Iterable[Value], view: NodeView) -> bool:
@@ -227,7 +223,8 @@ class SharedAnswer(Struct, eq=False):
         column: its answers by row.
         position: in the log of the changes that it has taken in:
         of_pods: of nodes and the pods on them, or of nodes alone.
-        normalized: what the same raw score everywhere adds to every total, once somebody found out.
+        normalized: what the plugin adds to every total, where the same raw score everywhere means that its normalised
+            scores are the same, too; None in any other case, or while nobody has found out.
     """
 
     side: Side
@@ -239,6 +236,10 @@ class SharedAnswer(Struct, eq=False):
     values: tuple[Value, ...]
     of_pods: bool
     normalized: int | None = None
+
+    def at(self, rows: RowArray) -> AnyArray:
+        """Return what the plugin says of rows."""
+        return np.full(len(rows), self.same) if self.column is None else self.column.take(rows, mode="clip")
 
     @property
     def cost(self) -> int:
@@ -340,25 +341,6 @@ def _made(
     return SharedAnswer(side, ask, read, 0, column, position, values, of_pods)
 
 
-class Ranged(Struct, eq=False):
-    """A plugin whose raw scores follow from the node, to be normalised over the feasible rows of each attempt.
-
-    Attributes:
-        raw: the scores; do not change them.
-        constant: what the plugin adds to every total, where the raw score of all nodes is the same, and the plugin's
-            normalised scores then are too; None in any other case.
-    """
-
-    side: Side
-    raw: SharedAnswer
-    constant: int | None
-
-    def column(self, rows: RowArray) -> IntArray:
-        """Return the raw scores of rows."""
-        column = self.raw.column
-        return np.full(len(rows), self.raw.same, np.int64) if column is None else column.take(rows, mode="clip")
-
-
 class Base(Struct, eq=False):
     """What pods that are alike in all that is read of them have in common, their requests and the like excepted.
 
@@ -376,7 +358,7 @@ class Base(Struct, eq=False):
     values: tuple[Value, ...]
     filters: list[SharedAnswer]
     scores: list[SharedAnswer]
-    ranged: list[Ranged]
+    ranged: list[SharedAnswer]
     column: Column
     position: int
     floor: int
@@ -387,7 +369,7 @@ class Base(Struct, eq=False):
         end = view.table.node_log.end
         if self.position == end:
             return True
-        for answer in (*self.filters, *self.scores, *[ranged.raw for ranged in self.ranged]):
+        for answer in (*self.filters, *self.scores, *self.ranged):
             if not answer.catch_up(view):
                 return False
         self.sum_up(view)
@@ -434,7 +416,7 @@ class Sorted(Struct, eq=False):
 # One profile -------------------------------------------------------------------------------------------------------
 
 
-class _Memory:
+class ProfileAnswers:
     """What is kept of a profile's plugins about one table, and what their rules for many rows read by."""
 
     def __init__(self, profile: ProfileRunner, shared: SharedAnswers) -> None:
@@ -506,10 +488,7 @@ class _Memory:
                     self.bases.move_to_end(key)
                     return base, nodes
                 del self.bases[key]
-            try:
-                base = self._make_base(pod, view, nodes)
-            except _Demoted:
-                base = None
+            base = self._make_base(pod, view, nodes)
             if base is None or self._count_reads() != self._reads:
                 # A plugin read more of the spec than is in the key, or is not for all pods that are alike in it.
                 self._part()
@@ -520,7 +499,8 @@ class _Memory:
                 self.bases.popitem(last=False)
             return base, nodes
 
-    def _make_base(self, pod: PodInfo, view: Snapshot, nodes: ManyNodes) -> Base:
+    def _make_base(self, pod: PodInfo, view: Snapshot, nodes: ManyNodes) -> Base | None:
+        """Return what a pod shares with others; None where it turns out that a plugin is answered for by class."""
         nodes.look(view, view.rows)
         column: AnyArray = np.zeros(view.table.capacity, dtype=self.dtype)
         base = Base({}, (), [], [], [], column, view.table.node_log.end, 0 if self.profile.scores else 1)
@@ -538,24 +518,23 @@ class _Memory:
                 side.of_class = not side.is_shared
             changed |= len(side.read) != known or side.of_class
         if changed:
-            raise _Demoted
+            return None
         base.values = tuple(values)
-        base.ranged = [self._ranged(pod, view, answer) for answer in base.scores if answer.side.normalizes]
+        base.ranged = [answer for answer in base.scores if answer.side.normalizes]
         base.scores = [answer for answer in base.scores if not answer.side.normalizes]
+        for answer in base.ranged:
+            self._normalize(pod, view, answer)
         base.sum_up(view)
         return base
 
-    def _ranged(self, pod: PodInfo, view: Snapshot, raw: SharedAnswer) -> Ranged:
-        """Return a normalised plugin, with what it adds to every total where its scores are the same everywhere."""
-        side, constant = raw.side, raw.normalized
-        if raw.column is None and side.by_range and constant is None:
-            state, scores = CycleState(), np.array([raw.same], dtype=np.int64)
-            finished = self.profile.finish_scores(
-                state, pod, view, view.rows[:1], side.plugin.name, side.weight, scores
-            )
+    def _normalize(self, pod: PodInfo, view: Snapshot, answer: SharedAnswer) -> None:
+        """Find out what a plugin adds to every total."""
+        side = answer.side
+        if answer.column is None and side.by_range and answer.normalized is None:
+            state, raw = CycleState(), np.array([answer.same], dtype=np.int64)
+            scores = self.profile.finish_scores(state, pod, view, view.rows[:1], side.plugin.name, side.weight, raw)
             if not state.counters:
-                constant = raw.normalized = int(finished.weighted[0])
-        return Ranged(side, raw, constant if raw.column is None else None)
+                answer.normalized = int(scores.weighted[0])
 
     def sort(self, base: Base, reads: tuple[Reads, ...]) -> Sorted:
         """Return how the plugins are sorted, given what those that are answered for by class read."""
@@ -605,179 +584,9 @@ class _Memory:
         )
 
 
-# One class ---------------------------------------------------------------------------------------------------------
-
-
-class RowRules(NamedTuple):
-    """The rules of plugins for one row, and what they read it by."""
-
-    nodes: OneNode
-    filters: list[Rule]
-    scores: list[tuple[Rule, int]]
-
-
-class Plan(Struct, eq=False):
-    """The plugins of a profile, for one class of pods.
-
-    Attributes:
-        sorted: which are asked in every attempt;
-        base: what other classes share of the rest.
-        nodes: what rules for many rows read by.
-        filters, scores: those rules, and the weights of scores;
-        asked_filters, asked_scores: the plugins that have none.
-        shared_scores: answers of scores that some classes share, which are not among `own_scores`.
-        row_rules: rules for single rows; None unless all of them have one, and in a plan for one moment.
-        values: what else answers follow from.
-    """
-
-    sorted: Sorted
-    base: Base
-    nodes: ManyNodes
-    filters: list[Rule]
-    scores: list[tuple[Rule, int]]
-    asked_filters: list[Ask]
-    asked_scores: list[tuple[Ask, int]]
-    own_scores: list[tuple[Rule, int]]
-    shared_scores: list[SharedAnswer]
-    row_rules: RowRules | None
-    values: tuple[Value, ...]
-    varying: list[Ranged]
-    constant: int
-
-    @property
-    def local(self) -> bool:
-        """Whether every verdict follows from the node and the pods on it."""
-        return self.sorted.all_skippable and not self.sorted.filters
-
-    def is_current(self, view: Snapshot) -> bool:
-        """Tell whether it still holds, with the base as of now."""
-        return are_current(self.values, view) and self.base.catch_up(view)
-
-    def whole_totals(self, view: Snapshot) -> Column:
-        """Return `totals` of all nodes as a column, from what other classes share; -1 also where there is no node.
-
-        Raises:
-            Exception: whatever a plugin raises; NotLocal where one does not keep to its word.
-        """
-        rows: slice | RowArray = slice(view.size) if view.dense else view.rows
-        base: AnyArray = self.base.column
-        start: AnyArray = base[rows]
-        if self.shared_scores:
-            rejected = start < 0
-            for answer in self.shared_scores:
-                assert answer.column is not None
-                column, weight = answer.column[rows], answer.side.weight
-                start = start + (column if weight == 1 else column.astype(base.dtype) * weight)
-            start[rejected] = -1
-        totals = np.full_like(base, -1)
-        totals[rows] = self._totals(view, view.rows, start, self.own_scores)
-        return totals
-
-    def totals(self, view: Snapshot, rows: RowArray) -> Column:
-        """Return the base with the plugins that look at the pods on a node added; -1 where one of them rejects it."""
-        return self._totals(view, rows, self.base.column.take(rows, mode="clip"), self.scores)
-
-    def _totals(self, view: Snapshot, rows: RowArray, start: Column, scores: list[tuple[Rule, int]]) -> Column:
-        total: AnyArray = start
-        passed = start >= 0
-        for ask in self.asked_filters:
-            passed &= ~ask(view, rows)
-        for scorer, weight in self.asked_scores:
-            total = total + in_range(scorer(view, rows)).astype(start.dtype) * weight
-        if self.filters or scores:
-            self.nodes.look(view, rows)
-        for score, weight in scores:
-            # Half of the columns' time is in sums: numpy is several times quicker with 16 bits.
-            rated = score(rows)
-            rated = rated.astype(start.dtype) if isinstance(rated, np.ndarray) else int(rated)
-            total = total + (rated if weight == 1 else rated * weight)
-        for masks in self.filters:
-            for failed in masks(rows):
-                passed &= ~failed
-        return np.where(passed, total, -1)
-
-
-def _memory_of(profile: ProfileRunner, shared: SharedAnswers) -> _Memory:
+def answers_of_profile(profile: ProfileRunner, shared: SharedAnswers) -> ProfileAnswers:
+    """Return what is kept of a profile, beside these answers."""
     memory = profile.memory.get(_KEY)
-    if not isinstance(memory, _Memory) or memory.shared is not shared:
-        memory = profile.memory[_KEY] = _Memory(profile, shared)
+    if not isinstance(memory, ProfileAnswers) or memory.shared is not shared:
+        memory = profile.memory[_KEY] = ProfileAnswers(profile, shared)
     return memory
-
-
-def make_plan(
-    view: Snapshot, pod: PodInfo, profile: ProfileRunner, shared: SharedAnswers, *, once: bool = False
-) -> Plan:
-    """Find out what a profile's plugins read for pods of this one's class.
-
-    With `once`, the plan is good for this moment alone.
-
-    Raises:
-        Exception: whatever a plugin raises; NotLocal where one does not keep to its word.
-    """
-    memory = _memory_of(profile, shared)
-    base, nodes = memory.base_of(pod, view)
-    nodes.look(view, view.rows)
-    spec, sides = pod.spec, memory.of_class
-    recorded = [side.record(spec, nodes) for side in sides]
-    plugins = memory.sort(base, tuple([each.reads for each in recorded]))
-    filters: list[Rule] = []
-    scores: list[tuple[Rule, int]] = []
-    own_scores: list[tuple[Rule, int]] = []
-    asked_filters: list[Ask] = []
-    asked_scores: list[tuple[Ask, int]] = []
-    shared_scores: list[SharedAnswer] = []
-    for side, each, is_kept in zip(sides, recorded, plugins.of_class, strict=True):
-        if not is_kept:
-            continue
-        rule = each.rule
-        if side.is_filter:
-            if rule is None:
-                asked_filters.append(side.ask(each, spec, nodes))
-            else:
-                filters.append(rule)
-        elif rule is None:
-            asked_scores.append((side.ask(each, spec, nodes), side.weight))
-        else:
-            scores.append((rule, side.weight))
-            if side.is_shared:
-                shared_scores.append(shared.answer(side, each, spec, view, nodes, of_pods=True))
-            else:
-                own_scores.append((rule, side.weight))
-    row_rules: RowRules | None = None
-    values: tuple[Value, ...] = ()
-    if not once:
-        read = [*base.values, *[value for each in recorded for value in each.values]]
-        if not asked_filters and not asked_scores:
-            kept = [side for side, is_kept in zip(sides, plugins.of_class, strict=True) if is_kept]
-            row_rules, more = _row_rules(view, spec, kept)
-            read += more
-        values = tuple(dict.fromkeys(read))
-    return Plan(
-        sorted=plugins,
-        base=base,
-        nodes=nodes,
-        filters=filters,
-        scores=scores,
-        asked_filters=asked_filters,
-        asked_scores=asked_scores,
-        own_scores=own_scores,
-        shared_scores=shared_scores,
-        row_rules=row_rules,
-        values=values,
-        varying=[ranged for ranged in base.ranged if ranged.constant is None],
-        constant=sum([ranged.constant for ranged in base.ranged if ranged.constant is not None]),
-    )
-
-
-def _row_rules(view: Snapshot, spec: SpecInfo, sides: list[Side]) -> tuple[RowRules | None, tuple[Value, ...]]:
-    nodes = OneNode(view)
-    recorded = [(side, nodes.record(side.rule_of, spec)) for side in sides if side.rule_of is not None]
-    rules = RowRules(nodes, [], [])
-    for side, each in recorded:
-        if each.rule is None:
-            return None, ()
-        if side.is_filter:
-            rules.filters.append(each.rule)
-        else:
-            rules.scores.append((each.rule, side.weight))
-    return rules, tuple([value for _, each in recorded for value in each.values])
