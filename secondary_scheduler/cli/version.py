@@ -27,7 +27,7 @@ _EXAMPLES = examples("version", "version --client", "version --context prod -o j
 _TIMEOUT = 15.0
 
 
-class Version(Document, frozen=True, kw_only=True):
+class VersionReport(Document, frozen=True, kw_only=True, tag="Version"):
     """The command line's version, and what a cluster runs; the latter is missing where none was asked."""
 
     client: str
@@ -59,7 +59,7 @@ def version(
 
     require_apart(call, "namespace", "all_namespaces")
     require_apart(call, "client", "namespace", "all_namespaces", "kubeconfig", "context")
-    known = Version(client=__version__)
+    known = VersionReport(client=__version__)
     if client:
         _write(known, output)
         return
@@ -72,7 +72,7 @@ def version(
         # What is known without the cluster, as kubectl does.
         _write(known, output)
         raise
-    _write(Version(client=__version__, kubernetes=kubernetes, server=server, components=components), output)
+    _write(VersionReport(client=__version__, kubernetes=kubernetes, server=server, components=components), output)
     if missing:
         typer.echo(printable(f"operators and schedulers are not shown: {missing}"), err=True)
     elif not components:
@@ -105,7 +105,7 @@ def _ask(
         connection.close()
 
 
-def _write(document: Version, output: FullOutputFormat) -> None:
+def _write(document: VersionReport, output: FullOutputFormat) -> None:
     if output.is_document:
         typer.echo(document_text(document, output), nl=False)
         return

@@ -45,20 +45,20 @@ from secondary_scheduler.clusterstatus.installations import (
 from secondary_scheduler.clusterstatus.listing import first_names
 from secondary_scheduler.clusterstatus.schedulerclient import SchedulerPod
 from secondary_scheduler.clusterstatus.status import (
-    AttemptCounts,
+    AttemptTotals,
     ClusterIdentity,
-    ClusterStatus,
     ConfigurationHashes,
+    DeployedReplicas,
     InstanceStatus,
     LeaderStatus,
     LoadFreshness,
     ObservedCondition,
     PluginWeight,
     ProfileStatus,
-    ReplicaCounts,
     RolloutStatus,
     ShadowStatus,
     State,
+    StatusReport,
     UnreadableConfiguration,
     VersionStatus,
     is_none_ready,
@@ -73,7 +73,7 @@ def read_status(
     everywhere: bool,
     asker: ClientConfig | None = None,
     command: str = "status",
-) -> ClusterStatus:
+) -> StatusReport:
     """Read the installations of a namespace (None: of all) and ask the schedulers that lead, with the credentials of
     `asker`, if there is one; the API server hears from which `command` the question is.
 
@@ -90,7 +90,7 @@ def read_status(
 
 def live_status(
     config: ClientConfig, read: Installations, limits: CallerLimits, trusted: str, asker: ClientConfig | None
-) -> ClusterStatus:
+) -> StatusReport:
     """Ask the schedulers that lead in the namespace `trusted`, and return the document; the rest as `read_status`."""
     instances = instances_of(read)
     now = datetime.now(UTC)
@@ -132,7 +132,7 @@ def status_document(
     live: Mapping[tuple[str, str], LiveState],
     limits: CallerLimits,
     now: datetime,
-) -> ClusterStatus:
+) -> StatusReport:
     """Return the document.
 
     Args:
@@ -143,7 +143,7 @@ def status_document(
         now: the time of the answers.
     """
     statuses = [_instance(instance, read, live.get(instance.place), now) for instance in instances]
-    return ClusterStatus(
+    return StatusReport(
         time=format_time(now),
         state=worst(instance.state for instance in statuses) if statuses else State.FAILED,
         cluster=ClusterIdentity(read.server, read.kubernetes, read.openshift or None),
@@ -182,7 +182,7 @@ def _instance(instance: Instance, read: Installations, live: LiveState | None, n
         load_sources=metrics.load if metrics else None,
         queue=metrics.queue if metrics else None,
         rejected_by=metrics.rejected_by if metrics else None,
-        attempts=AttemptCounts(
+        attempts=AttemptTotals(
             since_start=metrics.attempts if metrics else None, last=decisions.attempts if decisions else None
         ),
         placements=decisions.placements if decisions else None,
@@ -226,12 +226,12 @@ def _conditions(resource: KubeObject | None, deployment: KubeObject | None) -> l
     ]
 
 
-def _replicas(deployment: KubeObject | None) -> ReplicaCounts | None:
+def _replicas(deployment: KubeObject | None) -> DeployedReplicas | None:
     if deployment is None:
         return None
     status, replicas = part(deployment, "status"), part(deployment, "spec").get("replicas")
     counts = (_count(status.get(name)) for name in ("readyReplicas", "availableReplicas", "updatedReplicas"))
-    return ReplicaCounts(place_of(deployment)[1], 1 if replicas is None else _count(replicas), *counts)
+    return DeployedReplicas(place_of(deployment)[1], 1 if replicas is None else _count(replicas), *counts)
 
 
 def _count(value: object) -> int:

@@ -73,7 +73,7 @@ class ObservedCondition(Struct, frozen=True):
         return self.status == _EXPECTED.get(self.type, self.status)
 
 
-class ReplicaCounts(Struct, frozen=True):
+class DeployedReplicas(Struct, frozen=True):
     """A scheduler's Deployment; `replicas` is how many it shall have."""
 
     name: str
@@ -187,7 +187,7 @@ class RecentAttempts(Struct, frozen=True):
     results: dict[str, int]
 
 
-class AttemptCounts(Struct, frozen=True, rename="camel"):
+class AttemptTotals(Struct, frozen=True, rename="camel"):
     """Attempts by result since the scheduler's start, and the last ones."""
 
     since_start: dict[str, int] | None
@@ -230,7 +230,7 @@ class InstanceStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     problems: list[StatusProblem] = []
     management_state: str | None
     conditions: list[ObservedCondition]
-    deployment: ReplicaCounts | None
+    deployment: DeployedReplicas | None
     leader_election: bool
     leader: LeaderStatus | None
     alive: bool | None
@@ -243,7 +243,7 @@ class InstanceStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     load_sources: list[LoadSourceStatus] | None
     queue: dict[str, int] | None
     rejected_by: dict[str, int] | None
-    attempts: AttemptCounts
+    attempts: AttemptTotals
     placements: list[RecentPlacement] | None
     errors: list[RecentError] | None
 
@@ -289,7 +289,7 @@ class ClusterIdentity(Struct, frozen=True):
         return f"Kubernetes {self.kubernetes}{f', OpenShift {self.openshift}' if self.openshift else ''}"
 
 
-class ClusterStatus(Struct, frozen=True, kw_only=True, rename="camel"):
+class StatusReport(Struct, frozen=True, kw_only=True, rename="camel"):
     """The document.
 
     Attributes:

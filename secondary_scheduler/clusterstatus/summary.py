@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from secondary_scheduler.clusterstatus.health import age_of, duration
 from secondary_scheduler.clusterstatus.status import (
-    AttemptCounts,
+    AttemptTotals,
     InstanceStatus,
     ProfileStatus,
     RolloutStatus,
@@ -122,7 +122,7 @@ def _load(instance: InstanceStatus) -> Iterator[str]:
         yield "fresh" if load.fresh else f"STALE: {load.message}"
 
 
-def _attempts(attempts: AttemptCounts) -> str:
+def _attempts(attempts: AttemptTotals) -> str:
     last, total = attempts.last, attempts.since_start
     texts = []
     if last and last.count:

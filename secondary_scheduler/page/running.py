@@ -26,7 +26,7 @@ from secondary_scheduler.clusterstatus.installations import CallerLimits, Instal
 from secondary_scheduler.clusterstatus.installed import holder_of
 from secondary_scheduler.clusterstatus.listing import read_object
 from secondary_scheduler.clusterstatus.schedulerclient import SchedulerPod
-from secondary_scheduler.clusterstatus.status import ClusterStatus
+from secondary_scheduler.clusterstatus.status import StatusReport
 from secondary_scheduler.clusterstatus.unknownpods import AskedSchedulers, refuse_unknown
 from secondary_scheduler.errors import CommandError, printable
 from secondary_scheduler.kubeobjects import KubeObject
@@ -46,11 +46,11 @@ _ONLY_THE_LEASE: Final = (
 class Running(Protocol):
     """What a visitor can ask."""
 
-    async def status(self, token: str, user: str) -> ClusterStatus:
+    async def status(self, token: str, user: str) -> StatusReport:
         """Return the document of `status` for the owner of a token, whose name is `user`."""
         ...
 
-    async def reported(self) -> ClusterStatus:
+    async def reported(self) -> StatusReport:
         """Return what can be said without a token: for who may get the scheduler's Lease."""
         ...
 
@@ -77,7 +77,7 @@ class LeadingScheduler:
     asking: Counter[str] = field(default_factory=Counter)
     threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_AT_ONCE, "asking"))
 
-    async def status(self, token: str, user: str) -> ClusterStatus:
+    async def status(self, token: str, user: str) -> StatusReport:
         """Read and ask as `status` does.
 
         Raises:
@@ -86,7 +86,7 @@ class LeadingScheduler:
         """
         config = as_visitor(self.api, token)
 
-        def read() -> ClusterStatus:
+        def read() -> StatusReport:
             try:
                 return read_status(config, self.lease.namespace, everywhere=False, command=_COMMAND)
             except KubeError as error:
@@ -95,7 +95,7 @@ class LeadingScheduler:
         with self._turn(user):
             return await asyncio.get_running_loop().run_in_executor(self.threads, read)
 
-    async def reported(self) -> ClusterStatus:
+    async def reported(self) -> StatusReport:
         """Return the document of what the leader reports on its Lease, which the page gets with its own right.
 
         Raises:

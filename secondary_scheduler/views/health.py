@@ -8,7 +8,7 @@ from datetime import datetime
 
 from scheduler.kube.primitives import parse_time
 from secondary_scheduler.clusterstatus.health import age_of, duration
-from secondary_scheduler.clusterstatus.status import ClusterStatus, InstanceStatus
+from secondary_scheduler.clusterstatus.status import InstanceStatus, StatusReport
 from secondary_scheduler.clusterstatus.summary import facts_of
 
 _IN_FIGURES = frozenset({"replicas", "queue", "placed"})
@@ -37,7 +37,7 @@ class InstanceView:
 class HealthPage:
     """What the view shows: the worst instance first, each age as of `now`, when the status was read."""
 
-    status: ClusterStatus
+    status: StatusReport
     instances: Sequence[InstanceView]
     now: datetime
 
@@ -46,7 +46,7 @@ class HealthPage:
         return age_of(time, self.now)
 
 
-def health_page(status: ClusterStatus) -> HealthPage:
+def health_page(status: StatusReport) -> HealthPage:
     """Return what is shown of a status."""
     now = parse_time(status.time)
     return HealthPage(status, [_instance(instance, now) for instance in status.worst_first], now)

@@ -21,7 +21,7 @@ from secondary_scheduler.cli.ui.reading import read_recording_scenes, read_scene
 from secondary_scheduler.clusterstatus.asking import LiveState, summarize_decisions, summarize_metrics
 from secondary_scheduler.clusterstatus.document import status_document
 from secondary_scheduler.clusterstatus.installations import CallerLimits, instances_of, read_installations
-from secondary_scheduler.clusterstatus.status import ClusterStatus
+from secondary_scheduler.clusterstatus.status import StatusReport
 from secondary_scheduler.views.pods import PodAnswer, running_pod
 from secondary_scheduler.views.runs import Limits
 from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene
@@ -37,13 +37,13 @@ class FakeCluster(LiveCluster):
     """A fake: answers from a scene."""
 
     scene: Scene
-    answers: list[ClusterStatus | CommandError]
+    answers: list[StatusReport | CommandError]
     """What `status` says of it, or why it says nothing: the last one counts."""
 
     def read(self, request: SnapshotRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS) -> Scene:
         return self.scene
 
-    def status(self) -> ClusterStatus:
+    def status(self) -> StatusReport:
         latest = self.answers[-1]
         if isinstance(latest, CommandError):
             raise latest
@@ -67,7 +67,7 @@ class FakeCluster(LiveCluster):
         raise CommandError(f"{namespace}/{name}: unknown to scheduler-1")
 
 
-def status_of(scene: Scene, placed: int = 8, *, alive: bool = True, **answers: Any) -> ClusterStatus:
+def status_of(scene: Scene, placed: int = 8, *, alive: bool = True, **answers: Any) -> StatusReport:
     """What `status` says of an installation that has placed some of a scene's pods.
 
     Args:

@@ -23,7 +23,7 @@ from secondary_scheduler.cli.typed import require_apart
 from secondary_scheduler.cli.watching import INTERVAL, IntervalOption, WatchOption, require_watch, show_repeatedly
 
 if TYPE_CHECKING:
-    from secondary_scheduler.clusterstatus.status import ClusterStatus, State
+    from secondary_scheduler.clusterstatus.status import State, StatusReport
 
 _EXAMPLES = examples("status", "status --context prod -o wide", "status --watch", "status -n batch-scheduler -o json")
 _COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "failed": typer.colors.RED}
@@ -63,7 +63,7 @@ def status(
     except ConfigError as error:
         raise CommandError(printable(str(error))) from error
 
-    def look() -> ClusterStatus:
+    def look() -> StatusReport:
         try:
             asker = asking_as(config, as_service_account)
             return read_status(config, namespace, everywhere=all_namespaces, asker=asker)
@@ -80,7 +80,7 @@ def status(
         raise typer.Exit(ExitCode.ERROR)
 
 
-def _text(document: ClusterStatus, output: FullOutputFormat, *, several: bool = False) -> str:
+def _text(document: StatusReport, output: FullOutputFormat, *, several: bool = False) -> str:
     if output.is_document:
         return ("---\n" if several and output is FullOutputFormat.YAML else "") + document_text(document, output)
     from secondary_scheduler.cli.status.rendering import lines, unpainted
@@ -91,7 +91,7 @@ def _text(document: ClusterStatus, output: FullOutputFormat, *, several: bool = 
     return "".join(f"{line}\n" for line in fitted(text))
 
 
-def _absence(document: ClusterStatus, namespace: str | None, *, everywhere: bool) -> str:
+def _absence(document: StatusReport, namespace: str | None, *, everywhere: bool) -> str:
     """Why no instance is shown."""
     from scheduler.catalog import OPERATOR_NAMESPACE
 

@@ -10,7 +10,7 @@ from itertools import chain
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import aligned, text_width
 from secondary_scheduler.clusterstatus.health import age_of
-from secondary_scheduler.clusterstatus.status import ClusterStatus, InstanceStatus, State
+from secondary_scheduler.clusterstatus.status import InstanceStatus, State, StatusReport
 from secondary_scheduler.clusterstatus.summary import facts_of
 
 Paint = Callable[[str, State], str]
@@ -29,7 +29,7 @@ def unpainted(word: str, _: State) -> str:
     return word
 
 
-def lines(document: ClusterStatus, now: datetime, *, wide: bool, paint: Paint = unpainted) -> Iterator[str]:
+def lines(document: StatusReport, now: datetime, *, wide: bool, paint: Paint = unpainted) -> Iterator[str]:
     """Yield the text: a line about the cluster, the instances with the worst first, and what could not be read.
 
     Args:

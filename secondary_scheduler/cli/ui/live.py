@@ -27,7 +27,7 @@ from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui.reading import RecordingScenes, read_scene
 from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 from secondary_scheduler.clusterstatus.document import read_status
-from secondary_scheduler.clusterstatus.status import ClusterStatus
+from secondary_scheduler.clusterstatus.status import StatusReport
 from secondary_scheduler.clusterstatus.unknownpods import refuse_unknown
 from secondary_scheduler.views.asking import BadQuery
 from secondary_scheduler.views.pods import PodAnswer, running_pod
@@ -71,7 +71,7 @@ class LiveCluster:
                 live = replace(request, files=[str(file)], now=time.time())
                 return read_scene(live, say, limits, title=self.context or config.server, origin=self.origin)
 
-    def status(self) -> ClusterStatus:
+    def status(self) -> StatusReport:
         """Return how the schedulers are: the document of `status`, of the scheduler's namespace where one is named.
 
         Raises:

@@ -11,7 +11,7 @@ import pytest
 
 from secondary_scheduler.cli.output import FullOutputFormat, document_text
 from secondary_scheduler.clusterstatus.asking import LiveState, summarize_metrics
-from secondary_scheduler.clusterstatus.status import ClusterStatus
+from secondary_scheduler.clusterstatus.status import StatusReport
 from tests.unit.cli.status import installation as made
 from tests.unit.cli.status.installation import condition
 from tests.unit.cli.status.test_status import BLIND, COUNTS, LIVE, SHADOWED, document_of
@@ -57,4 +57,4 @@ def test_the_document_is_the_recorded_one(case: str) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_who_reads_the_document_gets_the_status(case: str) -> None:
-    assert msgspec.convert(RECORDED[case], ClusterStatus) == document_of(**CASES[case])
+    assert msgspec.convert(RECORDED[case], StatusReport) == document_of(**CASES[case])

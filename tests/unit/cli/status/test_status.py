@@ -25,9 +25,9 @@ from secondary_scheduler.clusterstatus.document import status_document
 from secondary_scheduler.clusterstatus.installations import CallerLimits, instances_of, read_installations
 from secondary_scheduler.clusterstatus.schedulerclient import HTTPAnswer, NoSuchPodError, SchedulerPod
 from secondary_scheduler.clusterstatus.status import (
-    ClusterStatus,
     ConfigurationHashes,
     ShadowStatus,
+    StatusReport,
 )
 from tests.support.answers import read_decision
 from tests.unit.cli.fakeapi import FakeConnection
@@ -46,7 +46,7 @@ def document_of(
     namespace: str | None = None,
     *,
     everywhere: bool = False,
-) -> ClusterStatus:
+) -> StatusReport:
     limits = CallerLimits()
     connection: Any = FakeConnection(answers, refused)
     read = read_installations(connection, "https://api:6443", namespace, limits, everywhere=everywhere)
@@ -55,11 +55,11 @@ def document_of(
     return status_document(read, instances, answered, limits, NOW)
 
 
-def shown(content: ClusterStatus, *, wide: bool = False) -> list[str]:
+def shown(content: StatusReport, *, wide: bool = False) -> list[str]:
     return list(lines(content, NOW, wide=wide))
 
 
-def problems(content: ClusterStatus) -> list[tuple[str, str]]:
+def problems(content: StatusReport) -> list[tuple[str, str]]:
     (instance,) = content.instances
     return [(problem.severity, problem.subject) for problem in instance.problems]
 
@@ -559,7 +559,7 @@ secondary_scheduler_shadow_skipped_total{profile="mine",reason="queue"} 1200
 """
 
 
-def shadow_of(content: ClusterStatus) -> ShadowStatus:
+def shadow_of(content: StatusReport) -> ShadowStatus:
     profiles = content.instances[0].profiles
     assert isinstance(profiles, list)
     (profile,) = profiles

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.status.rendering import lines
 from secondary_scheduler.cli.ui.app import Site, application
-from secondary_scheduler.clusterstatus.status import ClusterStatus, State
+from secondary_scheduler.clusterstatus.status import State, StatusReport
 from secondary_scheduler.views.scenes import Scene
 from tests.support.runningpages import FakeCluster, running_site, status_of
 from tests.support.scenes import write_scene
@@ -63,7 +63,7 @@ async def test_a_reader_begins_with_health_and_one_of_files_with_the_nodes(reade
 async def test_the_page_says_what_status_says(reader: Reader) -> None:
     shown = words_of(await reader.read("/health"))
     (document,) = reader.cluster.answers
-    assert isinstance(document, ClusterStatus)
+    assert isinstance(document, StatusReport)
     text = list(lines(document, made.NOW, wide=False))
     for label in ("profile", "configuration", "rollout", "load", "attempts", "version"):
         first = next(line for line in text if line.startswith(f"  {label} "))
