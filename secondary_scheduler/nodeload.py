@@ -1,6 +1,5 @@
 """How a snapshot file carries what is no Kubernetes object: `snapshot` writes it, `simulate` reads it."""
 
-LOAD_API_VERSION = "secondary-scheduler.io/v1"
 LOAD_KIND = "NodeLoad"
 """Kind of the document that holds what load-watcher serves at `/watcher`."""
 VERSION_KIND = "ClusterVersion"

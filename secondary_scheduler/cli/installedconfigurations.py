@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 
 from scheduler import catalog
+from scheduler.answers import API_VERSION
 from scheduler.config import Configuration, KubeSchedulerConfiguration, names_secret, redacted, render
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli.redaction import MASK
@@ -26,7 +27,7 @@ from secondary_scheduler.clusterstatus.installations import (
     installations_of,
     instances_of,
 )
-from secondary_scheduler.nodeload import CONFIGURATION_KIND, LOAD_API_VERSION
+from secondary_scheduler.nodeload import CONFIGURATION_KIND
 
 
 def keep_configuration(data: Any) -> Any:
@@ -161,7 +162,7 @@ def running_documents(running: Running, say: Callable[[str], None]) -> list[Snap
             say(f"left out the configuration of {installed.scheduler}: {reason}")
         else:
             data = stored_document(InstalledConfiguration(installed.scheduler, text))
-            documents.append(SnapshotObject(LOAD_API_VERSION, CONFIGURATION_KIND, data))
+            documents.append(SnapshotObject(API_VERSION, CONFIGURATION_KIND, data))
     return documents
 
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import Struct
 
+from scheduler.answers import API_VERSION
 from scheduler.config import check_size
-from secondary_scheduler.nodeload import CONFIGURATION_KIND, LOAD_API_VERSION
+from secondary_scheduler.nodeload import CONFIGURATION_KIND
 from secondary_scheduler.simulation.objects import RecordedObjects
 from secondary_scheduler.simulation.report import with_field
 
@@ -41,7 +42,7 @@ def stored_document(installed: InstalledConfiguration) -> bytes:
     """Return the document as JSON."""
     namespace, _, name = installed.scheduler.partition("/")
     content = {
-        "apiVersion": LOAD_API_VERSION,
+        "apiVersion": API_VERSION,
         "kind": CONFIGURATION_KIND,
         "metadata": {"namespace": namespace, "name": name},
         "configuration": installed.text,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from scheduler.answers import API_VERSION
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.kubeoptions import FullOutputOption
 from secondary_scheduler.cli.output import FullOutputFormat, document_text, examples
@@ -83,7 +84,7 @@ def validate(
             typer.echo(f"{mark}{problem}", err=True)
     if output.is_document:
         document = {
-            "apiVersion": "secondary-scheduler.io/v1",
+            "apiVersion": API_VERSION,
             "kind": "ValidationResult",
             "valid": all(result.valid for result in results),
             "files": [_data(result) for result in results],

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from scheduler.answers import API_VERSION
 from scheduler.catalog import CredentialRules, address_problem
 from scheduler.config import Configuration
 from scheduler.framework import LoadReading
@@ -23,7 +24,7 @@ from scheduler.load import (
     watcher_document,
     window_seconds,
 )
-from secondary_scheduler.nodeload import LOAD_API_VERSION, LOAD_KIND
+from secondary_scheduler.nodeload import LOAD_KIND
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def read_load_document(origin: LoadOrigin, names: Mapping[str, str], say: Callab
         return len(set(names.values()))
 
     content = _from_watcher(settings, known, say) if origin.watcher else _from_prometheus(settings, names, known, say)
-    return {"apiVersion": LOAD_API_VERSION, "kind": LOAD_KIND, "metadata": {"name": "nodes"}, **content}
+    return {"apiVersion": API_VERSION, "kind": LOAD_KIND, "metadata": {"name": "nodes"}, **content}
 
 
 def _from_watcher(settings: LoadSettings, known: Known, say: Callable[[str], None]) -> dict[str, Any]:

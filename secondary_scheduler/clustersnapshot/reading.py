@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
+from scheduler.answers import API_VERSION
 from scheduler.kube.client import (
     ClientConfig,
     Expired,
@@ -33,7 +34,7 @@ from scheduler.kube.model import RESOURCECLAIMTEMPLATES, Node
 from scheduler.load import nodes_by_address
 from scheduler.state import WATCHED_KINDS
 from secondary_scheduler.clustersnapshot.measuring import LoadOrigin, read_load_document
-from secondary_scheduler.nodeload import LOAD_API_VERSION, VERSION_KIND
+from secondary_scheduler.nodeload import VERSION_KIND
 from secondary_scheduler.rebalancing import POD_METRICS, WORKLOADS, MovablePod
 
 _PAGE = 500
@@ -189,8 +190,8 @@ async def _read_all(
 
 def _documents(version: str, items: list[tuple[SnapshotResource, list[bytes]]]) -> Iterator[SnapshotObject]:
     if version:
-        document = {"apiVersion": LOAD_API_VERSION, "kind": VERSION_KIND, "metadata": {"name": "cluster"}}
-        yield SnapshotObject(LOAD_API_VERSION, VERSION_KIND, msgspec.json.encode({**document, "gitVersion": version}))
+        document = {"apiVersion": API_VERSION, "kind": VERSION_KIND, "metadata": {"name": "cluster"}}
+        yield SnapshotObject(API_VERSION, VERSION_KIND, msgspec.json.encode({**document, "gitVersion": version}))
     for resource, objects in items:
         for data in objects:
             yield SnapshotObject(resource.api_version, resource.kind, data)
@@ -203,7 +204,7 @@ def load_document(origin: LoadOrigin, nodes: Iterable[bytes], say: Say) -> Snaps
         LoadError: the source does not answer with loads.
     """
     load = read_load_document(origin, nodes_by_address(_names_and_addresses(nodes)), say)
-    return SnapshotObject(LOAD_API_VERSION, load["kind"], msgspec.json.encode(load))
+    return SnapshotObject(API_VERSION, load["kind"], msgspec.json.encode(load))
 
 
 def _names_and_addresses(nodes: Iterable[bytes]) -> Iterator[tuple[str, list[str]]]:

@@ -6,11 +6,10 @@ Fields are camelCase in JSON, and each is in every document; None where it is no
 from __future__ import annotations
 
 import enum
-from typing import Final
 
 from msgspec import UNSET, Struct, UnsetType
 
-API_VERSION: Final = "secondary-scheduler.io/v1"
+from scheduler.answers import API_VERSION
 
 
 class State(enum.StrEnum):

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from scheduler.answers import API_VERSION
 from scheduler.engine import EventRecorder, Regarding
 from scheduler.framework import PodInfo
 from scheduler.kube.model import Object
 from scheduler.kube.primitives import format_time
 from secondary_scheduler.rebalancing import History, MoveOutcome, PastMove, PlannedMove, RebalancePlan, unevenness
 
-API_VERSION = "secondary-scheduler.io/v1"
 KIND = "RebalanceStatus"
 CONDITION = "Rebalancing"
 MAX_MOVES = 20

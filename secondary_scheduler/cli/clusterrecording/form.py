@@ -11,9 +11,6 @@ from typing import IO, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from secondary_scheduler.nodeload import LOAD_API_VERSION
-
-API_VERSION: Final = LOAD_API_VERSION
 KIND: Final = "ClusterRecording"
 FORMAT_VERSION: Final = 1
 """It changes where a reader of the former one would misread a file."""

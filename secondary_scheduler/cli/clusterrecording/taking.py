@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from scheduler.answers import API_VERSION
 from scheduler.kube.client import (
     ClientConfig,
     KubeClient,
@@ -34,7 +35,6 @@ from scheduler.kube.model import (
 )
 from scheduler.load import LoadError, nodes_by_address
 from secondary_scheduler.cli.clusterrecording.form import (
-    API_VERSION,
     FORMAT_VERSION,
     KIND,
     EndReason,
@@ -47,7 +47,7 @@ from secondary_scheduler.cli.errors import CommandError, Interrupted, printable
 from secondary_scheduler.cli.privatefile import GrowingFile, growing_file
 from secondary_scheduler.clustersnapshot.measuring import LoadOrigin, read_load_document
 from secondary_scheduler.clustersnapshot.reading import RESOURCES, SnapshotResource
-from secondary_scheduler.nodeload import LOAD_API_VERSION, LOAD_KIND, VERSION_KIND
+from secondary_scheduler.nodeload import LOAD_KIND, VERSION_KIND
 
 _TIMEOUT = 120.0
 _LOOK = 0.5
@@ -225,7 +225,7 @@ class _ClusterRecorder:
         interval = self._request.load_interval if source else 0.0
         self._writer.begin(Header(API_VERSION, KIND, FORMAT_VERSION, version, now(), source, interval))
         if version:
-            document = {"apiVersion": LOAD_API_VERSION, "kind": VERSION_KIND, "metadata": {"name": "cluster"}}
+            document = {"apiVersion": API_VERSION, "kind": VERSION_KIND, "metadata": {"name": "cluster"}}
             self._writer.object(LineType.SNAPSHOT, msgspec.json.encode({**document, "gitVersion": version}))
         for data in self._documents:
             self._writer.object(LineType.SNAPSHOT, data)

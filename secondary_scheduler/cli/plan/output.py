@@ -10,6 +10,7 @@ from typing import IO, Any
 
 import msgspec
 
+from scheduler.answers import API_VERSION
 from scheduler.core import Change
 from scheduler.framework import FloatArray
 from scheduler.kube.primitives import format_time
@@ -20,7 +21,6 @@ from secondary_scheduler.cli.output import aligned, escaped, fitted
 from secondary_scheduler.cli.plan.options import Over, PlanFormat
 from secondary_scheduler.simulation.comparing import ComparedPod, Comparison, Side
 
-API_VERSION = "secondary-scheduler.io/v1"
 KIND = "PlanResult"
 _POD_LIMIT = 5
 _NODE_LIMIT = 10

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
+from scheduler.answers import API_VERSION
 from scheduler.config import REBALANCED_RESOURCES
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import FullOutputFormat, aligned, counted, document_text, fitted
 from secondary_scheduler.rebalancing import NodeChange, PlannedMove, PlanSummary, RebalancePlan, unevenness
 
-API_VERSION = "secondary-scheduler.io/v1"
 KIND = "RebalancePlan"
 _MIB = 1 << 20
 _MAX_OVERLOADED = 3
