@@ -301,7 +301,7 @@ def _resources(connection: SyncConnection, namespace: str | None, limits: Caller
     """The SecondarySchedulers: of all namespaces where these may be listed, else of the operator's."""
     path = api_path(API_VERSION, "secondaryschedulers", namespace=namespace)
     try:
-        return list(_bounded(connection, path))
+        return list(list_items(connection, path, limit=_MAX_LISTED))
     except NotFound:
         return []
     except Forbidden:
@@ -333,18 +333,11 @@ def _list(
 ) -> list[KubeObject] | None:
     """The objects of a kind; None where the caller may not list them."""
     try:
-        return list(_bounded(connection, api_path(api_version, plural, namespace=namespace)))
+        return list(list_items(connection, api_path(api_version, plural, namespace=namespace), limit=_MAX_LISTED))
     except Forbidden:
         place = f"namespace {namespace}" if namespace else "all namespaces"
         limits.note(f"{shows}: this user needs to list {plural} in {place}")
         return None
-
-
-def _bounded(connection: SyncConnection, path: str) -> Iterable[KubeObject]:
-    for number, item in enumerate(list_items(connection, path)):
-        if number == _MAX_LISTED:
-            return
-        yield item
 
 
 def _configuration(connection: SyncConnection, deployment: KubeObject, limits: CallerLimits) -> str:
