@@ -46,9 +46,8 @@ if TYPE_CHECKING:
     )
     from scheduler.engine.inputs import NodeUpdate as NodeUpdate, reduce_node_update as reduce_node_update
     from scheduler.engine.inspector import node_report as node_report, why_not as why_not
-    from scheduler.engine.loadfeeds import LoadFeeds as LoadFeeds
+    from scheduler.engine.loadfeeds import LoadFeeds as LoadFeeds, show_requested as show_requested
     from scheduler.engine.nodecheck import MAX_ANSWER_BYTES as MAX_ANSWER_BYTES, check_rules as check_rules
-    from scheduler.engine.nodeloads import show_requested as show_requested
     from scheduler.engine.objects import declared_watches as declared_watches, new_reflector as new_reflector
     from scheduler.engine.overcommits import OvercommitReport as OvercommitReport
     from scheduler.engine.recorder import EventRecorder as EventRecorder, Regarding as Regarding
@@ -83,7 +82,7 @@ if not TYPE_CHECKING:
             "LoadFeeds": "loadfeeds",
             "node_report": "inspector",
             "why_not": "inspector",
-            "show_requested": "nodeloads",
+            "show_requested": "loadfeeds",
             "declared_watches": "objects",
             "new_reflector": "objects",
             "OvercommitReport": "overcommits",

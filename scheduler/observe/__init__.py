@@ -22,7 +22,7 @@ from scheduler.observe.answers import (
     SplitReviewClient as SplitReviewClient,
     UnansweredError as UnansweredError,
 )
-from scheduler.observe.authorization import Authorizer as Authorizer, TokenBucket as TokenBucket
+from scheduler.observe.authorization import Authorizer as Authorizer, CallAllowance as CallAllowance
 from scheduler.observe.certificate import (
     SelfSigned as SelfSigned,
     follow_renewals as follow_renewals,

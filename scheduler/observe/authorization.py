@@ -55,7 +55,7 @@ _ADDRESS_BURST = 5
 _Key = tuple[bytes, str]
 
 
-class TokenBucket:
+class CallAllowance:
     """`burst` calls at once, `per_second` in the long run; says no instead of waiting."""
 
     def __init__(self, per_second: float, burst: int, now: float) -> None:
@@ -106,8 +106,8 @@ class Authorizer:
         self._answers: OrderedDict[_Key, tuple[float, int]] = OrderedDict()
         self._known: OrderedDict[bytes, float] = OrderedDict()
         self._users: OrderedDict[bytes, str] = OrderedDict()
-        self._addresses: OrderedDict[str, TokenBucket] = OrderedDict()
-        self._strangers = TokenBucket(_STRANGERS_PER_SECOND, _STRANGERS_BURST, clock())
+        self._addresses: OrderedDict[str, CallAllowance] = OrderedDict()
+        self._strangers = CallAllowance(_STRANGERS_PER_SECOND, _STRANGERS_BURST, clock())
         self._running: dict[_Key, asyncio.Task[int]] = {}
         self._known_lane = asyncio.Semaphore(_KNOWN_AT_ONCE)
         self._strangers_lane = asyncio.Semaphore(_STRANGERS_AT_ONCE)
@@ -162,7 +162,7 @@ class Authorizer:
         now, client = self._clock(), client_of(address)
         allowance = self._addresses.get(client)
         if allowance is None:
-            allowance = self._addresses[client] = TokenBucket(_ADDRESS_PER_SECOND, _ADDRESS_BURST, now)
+            allowance = self._addresses[client] = CallAllowance(_ADDRESS_PER_SECOND, _ADDRESS_BURST, now)
             _drop_oldest(self._addresses)
         self._addresses.move_to_end(client)
         # In this order: an address that is refused takes nothing from the others.

@@ -1,29 +1,37 @@
 """What the HTTPS server answers. Imported in its thread: aiohttp's server and the text format take a while.
 
 `/healthz`, `/livez` and `/readyz` answer anybody; everything else wants a client that may `get` the path
-(SubjectAccessReview), known by a bearer token (TokenReview) or by a certificate, as upstream.
+(SubjectAccessReview), known by a bearer token (TokenReview) or by a certificate, as upstream. `/statusz` and `/flagz`
+are those of kube-scheduler 1.36 (KEP 4827, KEP 4828): text for people, and a document for who asks for it in the
+header Accept.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import platform
+import sys
+import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import structlog
 from aiohttp import web
+from msgspec import Struct
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from scheduler import __version__
 from scheduler.catalog import HANDOVER_PATH
 from scheduler.observe.answers import EndpointSources
 from scheduler.observe.authorization import TOO_MANY, Authorizer
 from scheduler.observe.clients import user_of
 from scheduler.observe.decisions import DecisionEndpoints, HandoverEndpoint, NodeLoadEndpoint
 from scheduler.observe.health import FailureLog, HealthMetrics, report
-from scheduler.observe.pages import DebugPage, ProcessStatus, flags_page
-from scheduler.observe.pprof import ProfilingEndpoints
+from scheduler.observe.profiling import MAX_SECONDS, StackProfile, sample_stacks, show_stacks, thread_stacks
 from scheduler.observe.resources import resource_metrics
 from scheduler.observe.series import VisibleMetrics
 
@@ -178,3 +186,200 @@ def _answer_page(page: DebugPage) -> web.Response:
 
 
 _REFUSED = {401: "known to the API server", 403: "allowed to read this"}
+
+
+_DEFAULT_SECONDS: Final = 30.0
+_GO_ONLY: Final = ("allocs", "block", "heap", "mutex", "symbol", "threadcreate", "trace")
+_INDEX: Final = """/debug/pprof/
+
+Types of profiles available:
+cmdline: the command line of this process
+goroutine: stacks of all threads, and of the tasks of the scheduling loop; with debug=1 or debug=2 as text
+profile: CPU time by stack; seconds says for how long, 60 at most. Read it with `go tool pprof`
+"""
+
+
+class ProfilingEndpoints:
+    """What `--profiling` serves: `cmdline`, `goroutine` and `profile`; what only Go has is not found."""
+
+    def __init__(self, answers: EndpointSources) -> None:
+        self._answers = answers
+        self._sampling = False
+
+    def add_to(self, application: web.Application) -> None:
+        """Add the routes."""
+        application.router.add_get("/debug/pprof", self._redirect)
+        application.router.add_get("/debug/pprof/", self._index)
+        application.router.add_get("/debug/pprof/cmdline", self._command_line)
+        application.router.add_get("/debug/pprof/goroutine", self._stacks)
+        application.router.add_get("/debug/pprof/profile", self._profile)
+        application.router.add_get("/debug/pprof/{name}", self._absent)
+
+    async def _redirect(self, _: web.Request) -> web.Response:
+        return web.Response(status=302, headers={"Location": "/debug/pprof/"})
+
+    async def _index(self, _: web.Request) -> web.Response:
+        return web.Response(text=_INDEX)
+
+    async def _command_line(self, _: web.Request) -> web.Response:
+        # Separated as Go does. No flag takes a credential.
+        return web.Response(text="\x00".join(sys.argv))
+
+    async def _absent(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"][:80]
+        reason = "only Go has it" if name in _GO_ONLY else "unknown profile"
+        return web.Response(status=404, text=f"{name}: {reason}; there are cmdline, goroutine and profile\n")
+
+    async def _stacks(self, request: web.Request) -> web.Response:
+        stacks = thread_stacks()
+        # What a busy loop does is in its thread's stack.
+        with contextlib.suppress(TimeoutError):
+            stacks |= await self._answers.gauges.ask(self._answers.loop_stacks)
+        if request.query.get("debug", "0") != "0":
+            return web.Response(text=show_stacks(stacks))
+        profile = StackProfile()
+        for stack in stacks.values():
+            profile.add(stack)
+        return _download("goroutine", profile.encoded("goroutine", time.time_ns(), 0.0))
+
+    async def _profile(self, request: web.Request) -> web.Response:
+        try:
+            seconds = float(request.query.get("seconds", _DEFAULT_SECONDS))
+        except ValueError:
+            seconds = 0.0
+        if not 0 < seconds <= MAX_SECONDS:
+            return web.Response(status=400, text=f"seconds: write a number above 0, {MAX_SECONDS:.0f} at most\n")
+        if self._sampling:
+            return web.Response(status=500, text="Could not enable CPU profiling: cpu profiling already in use\n")
+        self._sampling = True
+        stopped, started = threading.Event(), time.time_ns()
+        try:
+            profile = await asyncio.to_thread(sample_stacks, seconds, stopped)
+            encoded = await asyncio.to_thread(profile.encoded, "samples", started, seconds)
+        finally:
+            stopped.set()
+            self._sampling = False
+        return _download("profile", encoded)
+
+
+def _download(name: str, content: bytes) -> web.Response:
+    headers = {"Content-Type": "application/octet-stream", "Content-Disposition": f'attachment; filename="{name}"'}
+    return web.Response(body=content, headers={**headers, "X-Content-Type-Options": "nosniff"})
+
+
+_COMPONENT: Final = "kube-scheduler"
+_WARNING: Final = (
+    "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is "
+    "for debugging purposes only."
+)
+_GROUP: Final = "config.k8s.io"
+_DEPRECATED: Final = "v1alpha1"
+_VERSIONS: Final = (_DEPRECATED, "v1beta1")
+_DOCUMENTS: Final = ("application/json", "application/yaml")
+_MAX_ACCEPT: Final = 2000
+_NOT_ACCEPTABLE: Final = "only the following media types are accepted: application/json, application/yaml, text/plain"
+_TEXT_ONLY: Final = "media type not acceptable, must be: text/plain"
+_PATHS: Final = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
+"""What upstream names, whatever else it serves."""
+
+
+class DebugPage(NamedTuple):
+    """An answer: status, media type with its parameters, text, and the header Warning, if any."""
+
+    status: int
+    media_type: str
+    text: str
+    warning: str = ""
+
+
+class ProcessStatus(Struct, frozen=True):
+    """What `/statusz` shows.
+
+    Attributes:
+        started: when the process was, in UTC.
+        behaves_as: the version of kube-scheduler, such as `1.36`.
+    """
+
+    started: datetime
+    behaves_as: str
+
+    def page(self, accept: str, now: datetime) -> DebugPage:
+        """Return `/statusz` in the form that the client accepts; `now` is in UTC."""
+        seconds = max(int((now - self.started).total_seconds()), 0)
+        versions = (f"python{platform.python_version()}", f"{self.behaves_as}.0+secondary-scheduler-{__version__}")
+        uptime = f"{seconds // 3600} hr {seconds // 60 % 60:02d} min {seconds % 60:02d} sec"
+        lines = {
+            "Started": self.started.strftime("%a %b %e %H:%M:%S UTC %Y"),
+            "Up": uptime,
+            "Go version": versions[0],
+            "Binary version": versions[1],
+            "Emulation version": self.behaves_as,
+            "Paths": " ".join(_PATHS),
+        }
+        document = {
+            "startTime": self.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "uptimeSeconds": seconds,
+            "goVersion": versions[0],
+            "binaryVersion": versions[1],
+            "emulationVersion": self.behaves_as,
+            "paths": list(_PATHS),
+        }
+        return _page("Statusz", accept, [f"{name}: {value}" for name, value in lines.items()], document)
+
+
+def flags_page(flags: Mapping[str, str], accept: str, *, text_only: bool = False) -> DebugPage:
+    """Return `/flagz` in the form that the client accepts: values by the names of the flags.
+
+    `text_only`: as up to 1.34, where it has another heading and no other form. Upstream's delimiter is chosen at random
+    there, so that nobody reads it by program; ours is always the same.
+    """
+    ordered = dict(sorted(flags.items()))
+    if text_only:
+        if _choose("", accept) is None:
+            return DebugPage(406, "text/plain; charset=utf-8", f"{_TEXT_ONLY}\n")
+        lines = "".join(f"{name}={value}\n" for name, value in ordered.items())
+        return DebugPage(200, "text/plain; charset=utf-8", f"\n{_COMPONENT} flags\n{_WARNING}\n\n{lines}")
+    return _page("Flagz", accept, [f"{name}={value}" for name, value in ordered.items()], {"flags": ordered})
+
+
+def _page(kind: str, accept: str, lines: list[str], document: Mapping[str, Any]) -> DebugPage:
+    chosen = _choose(kind, accept)
+    if chosen is None:
+        status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": _NOT_ACCEPTABLE,
+            "reason": "NotAcceptable",
+            "code": 406,
+        }
+        return DebugPage(406, "application/json", json.dumps(status, indent=2))
+    media_type, version = chosen
+    if media_type == "text/plain":
+        text = "\n".join(("", f"{_COMPONENT} {kind.lower()}", _WARNING, "", *lines, ""))
+        return DebugPage(200, "text/plain; charset=utf-8", text)
+    whole = {"kind": kind, "apiVersion": f"{_GROUP}/{version}", "metadata": {"name": _COMPONENT}, **document}
+    # JSON is YAML, too.
+    warning = f"This version of the {kind.lower()} endpoint is deprecated. Please use a newer version."
+    return DebugPage(
+        200,
+        f"{media_type};g={_GROUP};v={version};as={kind}",
+        json.dumps(whole, indent=2),
+        f'299 - "{warning}"' if version == _DEPRECATED else "",
+    )
+
+
+def _choose(kind: str, accept: str) -> tuple[str, str] | None:
+    """Return the first media type and version of an Accept header that is served; None for none."""
+    if not accept.strip():
+        return "text/plain", ""
+    for clause in accept[:_MAX_ACCEPT].split(","):
+        media_type, *rest = (part.strip() for part in clause.split(";"))
+        parameters = dict(part.partition("=")[::2] for part in rest)
+        if media_type in ("text/plain", "text/*", "*/*"):
+            return "text/plain", ""
+        wanted = (parameters.get("g"), parameters.get("as"))
+        if media_type in _DOCUMENTS and wanted == (_GROUP, kind) and parameters.get("v") in _VERSIONS:
+            return media_type, parameters["v"]
+    return None

@@ -9,11 +9,12 @@ A pod that asks more than is worth keeping uses `weigh` instead, which keeps not
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from scheduler.framework import (
+    Holder,
     IntArray,
     NodeSet,
     PodAmounts,
@@ -25,7 +26,7 @@ from scheduler.framework import (
     TermKind,
 )
 from scheduler.kube.primitives import Selector
-from scheduler.state.holdings import Holdings
+from scheduler.state.columns import grown
 from scheduler.state.labelgroups import (
     LabelGroup,
     LabelGroups,
@@ -42,73 +43,6 @@ from scheduler.state.objects import ObjectStore
 from scheduler.state.table import NodeTable
 from scheduler.state.tallies import SumPool, Tally
 from scheduler.state.termcounts import TermTallies
-
-Sums = Mapping[str, Resources]
-
-
-class NamespaceSums:
-    """What the pods with a node request, added up by namespace: quotas are judged by it. A sum that a plugin has asked
-    for once is kept up to date from then on; no other sum is kept.
-
-    Upstream's CapacityScheduling counts along in Reserve and in handlers of pod events, and stays wrong once it has
-    missed one. These sums follow from the pods in the cache, as everything else here.
-
-    The owner reports every pod that is placed or removed, also on nodes that are not known.
-    """
-
-    def __init__(self, everyone: Callable[[], Iterable[PodInfo]]) -> None:
-        """`everyone` yields every pod with a node."""
-        self._everyone = everyone
-        self._sums: dict[PodAmounts, dict[str, dict[str, int]]] = {}
-
-    def sums_of(self, amounts: PodAmounts) -> Sums:
-        """Return the sums of what a function says of a pod; what sums up to 0 is left out. A live mapping."""
-        sums = self._sums.get(amounts)
-        if sums is None:
-            sums = self._sums[amounts] = {}
-            for pod in self._everyone():
-                _add(sums, pod.namespace, amounts(pod), 1)
-        return sums
-
-    def add(self, pod: PodInfo, sign: int) -> None:
-        """Count a pod (+1), or no longer (-1)."""
-        for amounts, sums in self._sums.items():
-            _add(sums, pod.namespace, amounts(pod), sign)
-
-    def replace(self, old: PodInfo, new: PodInfo) -> None:
-        """Count a pod as it is now instead of as it was."""
-        for amounts, sums in self._sums.items():
-            before, after = amounts(old), amounts(new)
-            if before != after:
-                _add(sums, old.namespace, before, -1)
-                _add(sums, new.namespace, after, 1)
-
-
-def moved_sums(sums: Sums, amounts: PodAmounts, moves: Iterable[tuple[PodInfo, int]]) -> Sums:
-    """Return the sums after pods were put on nodes (+1) or taken from them (-1)."""
-    changed: dict[str, dict[str, int]] = {}
-    for pod, sign in moves:
-        total = changed.get(pod.namespace)
-        if total is None:
-            total = changed[pod.namespace] = dict(sums.get(pod.namespace, {}))
-        _count(total, amounts(pod), sign)
-    return {**sums, **changed}
-
-
-def _add(sums: dict[str, dict[str, int]], namespace: str, amounts: Resources, sign: int) -> None:
-    total = sums.setdefault(namespace, {})
-    _count(total, amounts, sign)
-    if not total:
-        del sums[namespace]
-
-
-def _count(total: dict[str, int], amounts: Resources, sign: int) -> None:
-    for name, amount in amounts.items():
-        if left := total.get(name, 0) + sign * amount:
-            total[name] = left
-        else:
-            total.pop(name, None)
-
 
 _MAX_QUERIES = 2048
 """Queries answered incrementally at once; the one unused longest is dropped."""
@@ -271,3 +205,117 @@ class PodAggregates:
 def _listed_under(query: PodQuery) -> Sequence[LabelKey | None]:
     """Return the labels of which a pod must have one to be asked for; None where it need not have any."""
     return required_labels(clause.selector for clause in query.clauses) or (None,)
+
+
+class Holdings:
+    """Pods by key of `SpecInfo.holds`, and how many volumes that may have to be attached there are per row."""
+
+    def __init__(self) -> None:
+        self._holders: dict[str, dict[str, Holder]] = {}
+        self._attachable: IntArray = np.zeros(0, dtype=np.int64)
+
+    def add(self, row: int, pod: PodInfo, sign: int) -> None:
+        """Take a pod in that came onto a row (+1), or drop it (-1)."""
+        for key in pod.spec.holds:
+            if sign > 0:
+                self._holders.setdefault(key, {})[pod.uid] = Holder(row, pod)
+                continue
+            holders = self._holders.get(key, {})
+            holders.pop(pod.uid, None)
+            if not holders:
+                self._holders.pop(key, None)
+        if pod.spec.attachable:
+            if row >= len(self._attachable):
+                self._attachable = grown(self._attachable, 2 * row + 64)
+            self._attachable[row] += sign * pod.spec.attachable
+
+    def of(self, key: str) -> Collection[Holder]:
+        """Return the pods that hold something."""
+        return self._holders.get(key, {}).values()
+
+    def attachable(self, size: int) -> IntArray:
+        """Return how many volumes of pods on each row may have to be attached."""
+        if size > len(self._attachable):
+            self._attachable = grown(self._attachable, size)
+        return self._attachable[:size]
+
+
+def moved_holders(base: Collection[Holder], key: str, moves: Iterable[tuple[int, PodInfo, int]]) -> Collection[Holder]:
+    """Return the holders after some pods were added and removed."""
+    changed = [(row, pod, sign) for row, pod, sign in moves if key in pod.spec.holds]
+    if not changed:
+        return base
+    holders = {holder.pod.uid: holder for holder in base}
+    for row, pod, sign in changed:
+        if sign > 0:
+            holders[pod.uid] = Holder(row, pod)
+        else:
+            holders.pop(pod.uid, None)
+    return holders.values()
+
+
+Sums = Mapping[str, Resources]
+
+
+class NamespaceSums:
+    """What the pods with a node request, added up by namespace: quotas are judged by it. A sum that a plugin has asked
+    for once is kept up to date from then on; no other sum is kept.
+
+    Upstream's CapacityScheduling counts along in Reserve and in handlers of pod events, and stays wrong once it has
+    missed one. These sums follow from the pods in the cache, as everything else here.
+
+    The owner reports every pod that is placed or removed, also on nodes that are not known.
+    """
+
+    def __init__(self, everyone: Callable[[], Iterable[PodInfo]]) -> None:
+        """`everyone` yields every pod with a node."""
+        self._everyone = everyone
+        self._sums: dict[PodAmounts, dict[str, dict[str, int]]] = {}
+
+    def sums_of(self, amounts: PodAmounts) -> Sums:
+        """Return the sums of what a function says of a pod; what sums up to 0 is left out. A live mapping."""
+        sums = self._sums.get(amounts)
+        if sums is None:
+            sums = self._sums[amounts] = {}
+            for pod in self._everyone():
+                _add(sums, pod.namespace, amounts(pod), 1)
+        return sums
+
+    def add(self, pod: PodInfo, sign: int) -> None:
+        """Count a pod (+1), or no longer (-1)."""
+        for amounts, sums in self._sums.items():
+            _add(sums, pod.namespace, amounts(pod), sign)
+
+    def replace(self, old: PodInfo, new: PodInfo) -> None:
+        """Count a pod as it is now instead of as it was."""
+        for amounts, sums in self._sums.items():
+            before, after = amounts(old), amounts(new)
+            if before != after:
+                _add(sums, old.namespace, before, -1)
+                _add(sums, new.namespace, after, 1)
+
+
+def moved_sums(sums: Sums, amounts: PodAmounts, moves: Iterable[tuple[PodInfo, int]]) -> Sums:
+    """Return the sums after pods were put on nodes (+1) or taken from them (-1)."""
+    changed: dict[str, dict[str, int]] = {}
+    for pod, sign in moves:
+        total = changed.get(pod.namespace)
+        if total is None:
+            total = changed[pod.namespace] = dict(sums.get(pod.namespace, {}))
+        _count(total, amounts(pod), sign)
+    return {**sums, **changed}
+
+
+def _add(sums: dict[str, dict[str, int]], namespace: str, amounts: Resources, sign: int) -> None:
+    total = sums.setdefault(namespace, {})
+    _count(total, amounts, sign)
+    if not total:
+        del sums[namespace]
+
+
+def _count(total: dict[str, int], amounts: Resources, sign: int) -> None:
+    for name, amount in amounts.items():
+        if left := total.get(name, 0) + sign * amount:
+            total[name] = left
+        else:
+            total.pop(name, None)

@@ -27,9 +27,8 @@ from scheduler.framework import (
     TermKind,
 )
 from scheduler.kube.primitives import Selector
-from scheduler.state.aggregates import NamespaceSums, PodAggregates, moved_sums
+from scheduler.state.aggregates import NamespaceSums, PodAggregates, moved_holders, moved_sums
 from scheduler.state.assignments import RecentAssignments
-from scheduler.state.holdings import moved_holders
 from scheduler.state.labelgroups import WeightedQuery, moved_weights
 from scheduler.state.moves import Move, MovedSums, moved_by_domain, moved_by_node, moved_terms
 from scheduler.state.nominations import NominatedSums, Nominator

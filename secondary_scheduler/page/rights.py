@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from scheduler.catalog import is_label
-from scheduler.observe import TokenBucket
+from scheduler.observe import CallAllowance
 from secondary_scheduler.page.cutting import Visitor
 from secondary_scheduler.views.guarding import Refused
 
@@ -91,7 +91,7 @@ class Rights:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._pages: OrderedDict[str, TokenBucket] = OrderedDict()
+        self._pages: OrderedDict[str, CallAllowance] = OrderedDict()
         self._waiting: dict[str, int] = {}
 
     @contextlib.asynccontextmanager
@@ -137,7 +137,7 @@ class Rights:
 
     @contextlib.contextmanager
     def _one_more_of(self, user: str) -> Iterator[None]:
-        allowance = self._pages.setdefault(user, TokenBucket(_PER_SECOND, _BURST, self._clock()))
+        allowance = self._pages.setdefault(user, CallAllowance(_PER_SECOND, _BURST, self._clock()))
         self._pages.move_to_end(user)
         while len(self._pages) > _REMEMBERED:
             self._pages.popitem(last=False)

@@ -7,7 +7,7 @@ callers only need `ClientConfig` or the errors.
 
 from typing import TYPE_CHECKING
 
-from scheduler.kube.client.config import ClientConfig as ClientConfig
+from scheduler.kube.client.config import ClientConfig as ClientConfig, proxy_variable as proxy_variable
 from scheduler.kube.client.credentials import Credentials as Credentials
 from scheduler.kube.client.errors import (
     AlreadyExists as AlreadyExists,
@@ -30,7 +30,7 @@ from scheduler.kube.client.errors import (
     WriteWithheld as WriteWithheld,
     connection_error as connection_error,
 )
-from scheduler.kube.client.limiter import TokenBucket as TokenBucket
+from scheduler.kube.client.http import TokenBucket as TokenBucket
 from scheduler.kube.client.paths import (
     APPLY_PATCH as APPLY_PATCH,
     JSON as JSON,
@@ -39,7 +39,6 @@ from scheduler.kube.client.paths import (
     STRATEGIC_MERGE_PATCH as STRATEGIC_MERGE_PATCH,
     api_path as api_path,
 )
-from scheduler.kube.client.proxies import proxy_variable as proxy_variable
 from scheduler.kube.client.store import Changes as Changes, Store as Store, object_meta as object_meta
 from scheduler.lazy import lazy_attributes
 
@@ -51,10 +50,15 @@ if TYPE_CHECKING:
         LeasePoll as LeasePoll,
     )
     from scheduler.kube.client.http import KubeClient as KubeClient, server_version as server_version
-    from scheduler.kube.client.listwatch import Reflector as Reflector, Sink as Sink, unchanged as unchanged
+    from scheduler.kube.client.listwatch import (
+        Reflector as Reflector,
+        ReflectorState as ReflectorState,
+        ReflectorTiming as ReflectorTiming,
+        Sink as Sink,
+        unchanged as unchanged,
+    )
     from scheduler.kube.client.pages import PageReader as PageReader
     from scheduler.kube.client.sync import SyncClient as SyncClient, SyncConnection as SyncConnection
-    from scheduler.kube.client.watchstate import ReflectorState as ReflectorState, ReflectorTiming as ReflectorTiming
 
 
 if not TYPE_CHECKING:

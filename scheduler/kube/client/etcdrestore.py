@@ -26,9 +26,8 @@ from msgspec import Struct
 
 from scheduler.kube.client.errors import Forbidden, KubeError, NotFound
 from scheduler.kube.client.http import KubeClient
-from scheduler.kube.client.listwatch import Reflector
+from scheduler.kube.client.listwatch import NEVER, Reflector
 from scheduler.kube.client.paths import api_path
-from scheduler.kube.client.watchstate import NEVER
 from scheduler.kube.model import Codec, DecodeError, Object, ResourceVersion, newer_version
 from scheduler.kube.primitives.timestamps import format_time
 

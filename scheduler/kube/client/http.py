@@ -22,6 +22,7 @@ from scheduler.kube.client.config import ClientConfig
 from scheduler.kube.client.connection import ERROR_BODY, Connection, ConnectionClosed, HTTPAnswer, Stream
 from scheduler.kube.client.credentials import Credentials
 from scheduler.kube.client.errors import (
+    ConfigError,
     ConnectionFailed,
     KubeError,
     MalformedResponse,
@@ -33,11 +34,88 @@ from scheduler.kube.client.errors import (
     connection_error,
     sanitize,
 )
-from scheduler.kube.client.limiter import TokenBucket
 from scheduler.kube.client.paths import JSON, JSON_WITHOUT_MANAGED_FIELDS, MERGE_PATCH
 from scheduler.kube.client.pool import ConnectionPool, NotConnected, ServerAddress
 from scheduler.kube.client.responses import MalformedAnswer
-from scheduler.kube.client.writing import RequestWriter
+
+_UNSAFE_IN_HEADER: Final = re.compile(r"[^\x20-\x7e]")
+
+
+class RequestWriter:
+    """Writes the requests of one client. What all have in common is put together once per credential."""
+
+    def __init__(self, host: str, user_agent: str, *, accept: str = JSON) -> None:
+        """Configure; `host` and `accept` are headers' values. Raise ConfigError where a value cannot be a header's."""
+        self._common = (
+            _header("Host", host)
+            + _header("User-Agent", user_agent)
+            + _header("Accept", accept)
+            + _header("Accept-Encoding", "identity")
+        )
+        self._authorization: str | None = None
+        self._headers = self._common
+
+    def write(
+        self,
+        method: str,
+        target: str,
+        authorization: str | None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+    ) -> bytes:
+        """Return a request in one piece. `target` is a path with its query, in the characters that a URL may have.
+
+        Raise ConfigError for a credential that cannot be sent.
+        """
+        if authorization != self._authorization:
+            self._headers = self._common + ("" if authorization is None else _header("Authorization", authorization))
+            self._authorization = authorization
+        if body is not None:
+            head = (
+                f"{method} {target} HTTP/1.1\r\n{self._headers}"
+                f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
+            )
+            return head.encode("ascii") + body
+        length = "" if method in ("GET", "HEAD", "DELETE") else "Content-Length: 0\r\n"
+        return f"{method} {target} HTTP/1.1\r\n{self._headers}{length}\r\n".encode("ascii")
+
+
+def _header(name: str, value: str) -> str:
+    """Never shows the value, which may be a credential."""
+    if _UNSAFE_IN_HEADER.search(value):
+        raise ConfigError(f"the value of the header {name} has characters that cannot be sent")
+    return f"{name}: {value}\r\n"
+
+
+class TokenBucket:
+    """Let `burst` calls through at once and `qps` a second in the long run, first come first served.
+
+    `qps` of 0 or less means no limit, as a negative one in client-go. Each caller reserves its moment on arrival, so
+    that callers keep their order and none polls.
+    """
+
+    def __init__(self, qps: float, burst: int) -> None:
+        self._qps = qps
+        self._burst = float(max(burst, 1))
+        self._tokens = self._burst
+        self._filled_at = time.monotonic()
+
+    async def acquire(self) -> None:
+        """Wait until the call may be made."""
+        if self._qps <= 0:
+            return
+        now = time.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._qps)
+        self._filled_at = now
+        self._tokens -= 1
+        if self._tokens >= 0:
+            return
+        try:
+            await asyncio.sleep(-self._tokens / self._qps)
+        except asyncio.CancelledError:
+            self._tokens += 1
+            raise
+
 
 Body = bytes | Mapping[str, Any] | msgspec.Struct
 Params = Mapping[str, str | int]

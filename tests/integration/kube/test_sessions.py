@@ -12,8 +12,8 @@ import pytest
 
 from scheduler.kube.client import ClientConfig, KubeClient, api_path
 from scheduler.kube.client.credentials import Credentials
+from scheduler.kube.client.http import RequestWriter
 from scheduler.kube.client.pool import ConnectionPool, ServerAddress
-from scheduler.kube.client.writing import RequestWriter
 
 pytestmark = pytest.mark.integration
 

@@ -16,7 +16,7 @@ import pytest
 
 from scheduler.config import load_configuration
 from scheduler.core import explain
-from scheduler.engine.nodeloads import SourceNodeLoads
+from scheduler.engine.loadfeeds import SourceNodeLoads
 from scheduler.framework import LoadReading, NodeLoad, PodInfo
 from scheduler.helpers import reduce_pod
 from scheduler.helpers.unmeasured import UnmeasuredUse, requested

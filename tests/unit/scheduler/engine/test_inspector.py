@@ -13,9 +13,8 @@ import pytest
 from scheduler.core import decide, explain
 from scheduler.engine.allowance import FairAllowance
 from scheduler.engine.attempts import AttemptPipeline
-from scheduler.engine.decisions import DecisionHistory, HistoryLimits
+from scheduler.engine.decisions import DecisionHistory, HistoryLimits, RejectionCounts
 from scheduler.engine.inspector import Inspector
-from scheduler.engine.rejectioncounts import RejectionCounts
 from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, WallSeconds, conclude
 from scheduler.observe.answers import (
     ChosenQuestion,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from scheduler.answers import LoadEstimate, NodeLoadRow
-from scheduler.engine.nodeloads import SourceNodeLoads
+from scheduler.engine.loadfeeds import SourceNodeLoads
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.state import ClusterState
 from tests.unit.scheduler.engine.pods import node_info, pod_info

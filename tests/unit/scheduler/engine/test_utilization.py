@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from scheduler.engine.nodeloads import SourceNodeLoads, show_requested
+from scheduler.engine.loadfeeds import SourceNodeLoads, show_requested
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.observe import Metrics
 from scheduler.state import ClusterState

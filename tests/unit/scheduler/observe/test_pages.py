@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scheduler.observe.pages import ProcessStatus, flags_page
+from scheduler.observe.endpoints import ProcessStatus, flags_page
 
 STARTED = datetime(2026, 11, 3, 3, 4, 5, tzinfo=UTC)
 

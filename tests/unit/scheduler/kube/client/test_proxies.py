@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.kube.client import ClientConfig, ConfigError
-from scheduler.kube.client.proxies import proxy_variable
+from scheduler.kube.client.config import proxy_variable
 
 PROXY = {"HTTPS_PROXY": "http://proxy:3128"}
 

@@ -16,8 +16,8 @@ from devcluster.pki import CertificateAuthority
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.client.connection import Connection
 from scheduler.kube.client.credentials import Credentials
+from scheduler.kube.client.http import RequestWriter
 from scheduler.kube.client.pool import ConnectionPool, NotConnected, ServerAddress
-from scheduler.kube.client.writing import RequestWriter
 
 
 class Clock:
