@@ -26,15 +26,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools.base_image import CONTAINERFILE, DIRECTORIES, FILES  # noqa: E402
-from tools.image import PARTS, BuildError, ImagePart, run  # noqa: E402
-from tools.locked_wheels import WheelError, WheelTarget, fetch, unpack  # noqa: E402
+from tools.image import PARTS, ImagePart, run  # noqa: E402
+from tools.locked_wheels import WheelTarget, fetch, unpack  # noqa: E402
 from tools.sbom import write as write_sbom  # noqa: E402
 from tools.version import version  # noqa: E402
-from tools.wheels import (  # noqa: E402
-    BuildError as WheelBuildError,
-    build as build_wheel,
-    source_date_epoch,
-)
+from tools.wheels import BuildError, build as build_wheel, source_date_epoch  # noqa: E402
 
 PLATFORM = "linux/arm64"
 TARGET = WheelTarget("3.11", "aarch64", glibc=36)
@@ -175,7 +171,7 @@ def build_base(podman: str) -> None:
 
 
 def assemble(part_name: str, part: ImagePart, directory: Path) -> None:
-    """Write what the image gets beside its base into an empty directory. Raises BuildError and its kind."""
+    """Write what the image gets beside its base into an empty directory. Raises BuildError."""
     wheels = fetch(part.lock, TARGET, WHEELS / part_name)
     unpack(wheels, directory / "dependencies")
     with tempfile.TemporaryDirectory() as path:
@@ -209,7 +205,7 @@ def last_stage(containerfile: str) -> str:
 
 
 def build(podman: str, part_name: str, tags: Sequence[str]) -> None:
-    """Build base and image. Raises BuildError, WheelError and those of the wheel's build."""
+    """Build base and image. Raises BuildError."""
     part = PARTS[part_name]
     build_base(podman)
     with tempfile.TemporaryDirectory() as path:
@@ -240,7 +236,7 @@ def main(argv: Sequence[str]) -> int:
         if sys.version_info[:2] != tuple(map(int, TARGET.python.split("."))):
             raise BuildError(f"the byte code has to be of Python {TARGET.python}: run it with that one")
         build(str(podman), options.part, tags)
-    except (BuildError, WheelError, WheelBuildError) as failure:
+    except BuildError as failure:
         print(f"arm64_image: {failure}", file=sys.stderr)
         return 1
     print("\n".join(f"arm64_image: built {tag}" for tag in tags))

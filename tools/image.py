@@ -26,17 +26,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools.version import version  # noqa: E402
-from tools.wheels import source_date_epoch  # noqa: E402
+from tools.wheels import BuildError, source_date_epoch  # noqa: E402
 
 IMAGE = ROOT / "image"
 BASE_LOCK = IMAGE / "base.lock"
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 BUILD_LOCK = IMAGE / "requirements-build.txt"
 LOCAL_BASE = f"localhost/secondary-scheduler/base:python{sys.version_info.major}.{sys.version_info.minor}"
-
-
-class BuildError(Exception):
-    """One line for the user."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +94,10 @@ def fetch_wheels(part: ImagePart) -> None:
 
 def write_sbom(part: ImagePart) -> None:
     """Write the bill of materials that the build puts into the image."""
-    from tools.sbom import SbomError, write
+    from tools.sbom import write
 
-    try:
-        part.sbom.parent.mkdir(exist_ok=True)
-        write(part.sbom, part.lock, part.wheels)
-    except SbomError as failure:
-        raise BuildError(str(failure)) from None
+    part.sbom.parent.mkdir(exist_ok=True)
+    write(part.sbom, part.lock, part.wheels)
 
 
 def locked_digests(lock: Path) -> dict[str, str]:

@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 import yaml  # noqa: E402
 
-from tools.locked_wheels import WheelError, WheelTarget, fetch, unpack  # noqa: E402
+from tools.locked_wheels import WheelTarget, fetch, unpack  # noqa: E402
 from tools.version import version  # noqa: E402
 from tools.wheels import BuildError, build, source_date_epoch  # noqa: E402
 
@@ -67,7 +67,7 @@ main()
 
 
 def assemble(pythons: Sequence[str], machine: str, directory: Path) -> None:
-    """Write what the archive for a machine holds into an empty directory. Raises BuildError, WheelError."""
+    """Write what the archive for a machine holds into an empty directory. Raises BuildError."""
     wheels = {python: fetch(LOCK, WheelTarget(python, machine), FETCHED / f"{machine}-{python}") for python in pythons}
     contents = {python: {wheel.name: wheel for wheel in files} for python, files in wheels.items()}
     common = (
@@ -138,7 +138,7 @@ def manifest(uri: str, sums: Mapping[str, tuple[str, str]], pythons: Sequence[st
 
 
 def write(uri: str, output: Path, pythons: Sequence[str], arches: Sequence[str]) -> list[Path]:
-    """Write archives and manifest; returns the files. Raises BuildError, WheelError."""
+    """Write archives and manifest; returns the files. Raises BuildError."""
     output.mkdir(parents=True, exist_ok=True)
     sums: dict[str, tuple[str, str]] = {}
     files = []
@@ -166,7 +166,7 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"--uri {options.uri}: krew fetches from https:// only")
     try:
         files = write(options.uri, options.output, options.python, options.arch)
-    except (BuildError, WheelError) as failure:
+    except BuildError as failure:
         print(f"kubectl_plugin: {failure}", file=sys.stderr)
         return 1
     print("\n".join(str(file) for file in files))

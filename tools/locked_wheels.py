@@ -18,11 +18,9 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from tools.wheels import BuildError
+
 _OLDEST_GLIBC = 17
-
-
-class WheelError(Exception):
-    """One line for the user."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ def requirements(lock: Path, target: WheelTarget) -> str:
 def fetch(lock: Path, target: WheelTarget, directory: Path) -> list[Path]:
     """Fill a directory with exactly a target's wheels of a lock, each with a hash of it; returns them by name.
 
-    Raises WheelError when pip fails. What is there already from the same lock is not fetched again.
+    Raises BuildError when pip fails. What is there already from the same lock is not fetched again.
     """
     text = requirements(lock, target)
     mark = directory / ".lock"
@@ -100,7 +98,7 @@ def fetch(lock: Path, target: WheelTarget, directory: Path) -> list[Path]:
             )
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise WheelError(f"{lock.name} for Python {target.python} on {target.machine}: {reason}")
+            raise BuildError(f"{lock.name} for Python {target.python} on {target.machine}: {reason}")
         mark.write_text(wanted, encoding="utf-8")
     return sorted(directory.glob("*.whl"))
 
@@ -115,7 +113,7 @@ def unpack(wheels: Iterable[Path], directory: Path) -> None:
                     continue
                 file = directory / (match[2] if match else entry.filename)
                 if not file.resolve().is_relative_to(directory.resolve()):
-                    raise WheelError(f"{wheel.name}: {entry.filename} leads out of the directory")
+                    raise BuildError(f"{wheel.name}: {entry.filename} leads out of the directory")
                 if entry.is_dir():
                     continue
                 file.parent.mkdir(parents=True, exist_ok=True)

@@ -31,15 +31,11 @@ from packageurl import PackageURL  # noqa: E402
 from packaging.requirements import Requirement  # noqa: E402
 
 from tools.version import version  # noqa: E402
-from tools.wheels import source_date_epoch  # noqa: E402
+from tools.wheels import BuildError, source_date_epoch  # noqa: E402
 
 LOCK = ROOT / "image/requirements.txt"
 WHEELS = ROOT / "image/wheels"
 _CLASSIFIER = "License :: OSI Approved :: "
-
-
-class SbomError(Exception):
-    """One line for the user."""
 
 
 def locked(lock: Path = LOCK) -> dict[str, str]:
@@ -111,7 +107,7 @@ def bill(lock: Path = LOCK, directory: Path = WHEELS) -> Bom:
             )
         )
     if missing := sorted(set(locked(lock)) - {part.name for part in parts}):
-        raise SbomError(f"{directory.name} has no wheel of {', '.join(missing)}: run make image, which fetches them")
+        raise BuildError(f"{directory.name} has no wheel of {', '.join(missing)}: run make image, which fetches them")
     for part in parts:
         bom.components.add(part)
     bom.register_dependency(product, parts)
@@ -134,5 +130,5 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     try:
         write(Path(sys.argv[1]))
-    except SbomError as failure:
+    except BuildError as failure:
         sys.exit(f"sbom: {failure}")

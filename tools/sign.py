@@ -35,9 +35,9 @@ sys.path.insert(0, str(ROOT))
 
 from devcluster.errors import DevClusterError  # noqa: E402
 from devcluster.toolchain.binaries import BINARIES, find  # noqa: E402
-from tools.image import BASE_LOCK, BUILD_LOCK, PARTS, BuildError, locked_digests  # noqa: E402
+from tools.image import BASE_LOCK, BUILD_LOCK, PARTS, locked_digests  # noqa: E402
 from tools.version import version  # noqa: E402
-from tools.wheels import source_date_epoch  # noqa: E402
+from tools.wheels import BuildError, source_date_epoch  # noqa: E402
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 CYCLONEDX = "https://cyclonedx.org/bom"

@@ -19,7 +19,6 @@ from scheduler.engine.assembly import (
 )
 from scheduler.engine.attempts import (
     AttemptPipeline as AttemptPipeline,
-    GangReservation as GangReservation,
     is_reserved as is_reserved,
     refusal_message as refusal_message,
 )

@@ -36,7 +36,7 @@ from scheduler.observe.metrics import Metrics as Metrics
 from scheduler.observe.profiling import task_stacks as task_stacks
 from scheduler.observe.refresh import GaugeRefresh as GaugeRefresh
 from scheduler.observe.resources import PodResources as PodResources
-from scheduler.observe.series import Count as Count, Distribution as Distribution, Histograms as Histograms
+from scheduler.observe.series import Count as Count, Distribution as Distribution
 from scheduler.observe.server import Server as Server, bind as bind, port_of as port_of
 from scheduler.observe.spans import (
     AttributeValue as AttributeValue,

@@ -8,7 +8,6 @@ I/O; changed only from one thread.
 """
 
 from scheduler.state.cluster import ClusterState as ClusterState
-from scheduler.state.nominations import Nominator as Nominator
 from scheduler.state.objects import (
     CODEC_OF_KIND as CODEC_OF_KIND,
     WATCHED_KINDS as WATCHED_KINDS,
@@ -16,7 +15,6 @@ from scheduler.state.objects import (
     WatchedKind as WatchedKind,
 )
 from scheduler.state.queue import SchedulingQueue as SchedulingQueue
-from scheduler.state.queued import QueuedPod as QueuedPod, QueueName as QueueName, QueueObserver as QueueObserver
-from scheduler.state.snapshot import Overlay as Overlay, Snapshot as Snapshot
+from scheduler.state.queued import QueuedPod as QueuedPod
+from scheduler.state.snapshot import Snapshot as Snapshot
 from scheduler.state.table import NodeTable as NodeTable
-from scheduler.state.waking import Hints as Hints

@@ -4,7 +4,6 @@ starts, watches and ends them for the agent. Nothing is pulled: an image is on t
 
 from devcluster.node_agent.podman.containers import PodmanContainers as PodmanContainers
 from devcluster.node_agent.podman.host import (
-    PodmanHost as PodmanHost,
     PodmanUnavailableError as PodmanUnavailableError,
     find_podman as find_podman,
     remove_containers as remove_containers,

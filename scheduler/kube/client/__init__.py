@@ -30,7 +30,6 @@ from scheduler.kube.client.errors import (
     WriteWithheld as WriteWithheld,
     connection_error as connection_error,
 )
-from scheduler.kube.client.http import TokenBucket as TokenBucket
 from scheduler.kube.client.paths import (
     APPLY_PATCH as APPLY_PATCH,
     JSON as JSON,
@@ -39,7 +38,7 @@ from scheduler.kube.client.paths import (
     STRATEGIC_MERGE_PATCH as STRATEGIC_MERGE_PATCH,
     api_path as api_path,
 )
-from scheduler.kube.client.store import Changes as Changes, Store as Store, object_meta as object_meta
+from scheduler.kube.client.store import Store as Store, object_meta as object_meta
 from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
@@ -72,12 +71,12 @@ if not TYPE_CHECKING:
             "EtcdRestore": "etcdrestore",
             "EtcdRestores": "etcdrestore",
             "Reflector": "listwatch",
-            "ReflectorState": "watchstate",
+            "ReflectorState": "listwatch",
             "Sink": "listwatch",
             "SyncClient": "sync",
             "SyncConnection": "sync",
             "server_version": "http",
-            "ReflectorTiming": "watchstate",
+            "ReflectorTiming": "listwatch",
             "unchanged": "listwatch",
         },
     )

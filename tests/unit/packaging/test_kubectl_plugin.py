@@ -13,7 +13,8 @@ import pytest
 
 from scheduler import __version__
 from tools import kubectl_plugin
-from tools.locked_wheels import WheelError, WheelTarget, requirements, unpack
+from tools.locked_wheels import WheelTarget, requirements, unpack
+from tools.wheels import BuildError
 
 DIGEST = "0" * 64
 LOCK = f"""\
@@ -52,7 +53,7 @@ def test_a_wheel_is_unpacked_without_its_scripts(tmp_path: Path) -> None:
 
 
 def test_a_wheel_that_leads_out_of_the_directory_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(WheelError, match=r"a\.whl: \.\./b\.py leads out"):
+    with pytest.raises(BuildError, match=r"a\.whl: \.\./b\.py leads out"):
         unpack([wheel(tmp_path / "a.whl", {"../b.py": "1"})], tmp_path / "out")
 
 

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from scheduler.kube import client as kube
 from scheduler.kube.client import ClientConfig, KubeClient, api_path
+from scheduler.kube.client.http import TokenBucket
 from tests.unit.scheduler.kube.fake_api import FakeApi, answer, running, status_body
 
 CANARY = "canary-7f3a9e"
@@ -233,7 +234,7 @@ async def test_the_rate_is_limited_after_a_burst(api: FakeApi) -> None:
 
 
 async def test_callers_are_let_through_in_order_of_arrival() -> None:
-    bucket, passed = kube.TokenBucket(qps=5, burst=1), list[int]()
+    bucket, passed = TokenBucket(qps=5, burst=1), list[int]()
 
     async def call(number: int) -> None:
         await bucket.acquire()
@@ -244,7 +245,7 @@ async def test_callers_are_let_through_in_order_of_arrival() -> None:
 
 
 async def test_a_cancelled_wait_returns_its_token() -> None:
-    bucket = kube.TokenBucket(qps=1, burst=1)
+    bucket = TokenBucket(qps=1, burst=1)
     await bucket.acquire()
     waiting = [asyncio.create_task(bucket.acquire()) for _ in range(200)]
     await asyncio.sleep(0)
