@@ -91,13 +91,12 @@ CATALOG = '{"catalog": {"address": "127.0.0.1:50051"}}'
 @pytest.mark.parametrize(
     ("stack", "mode"),
     [
-        ("manifests", "none"),
         ("manifests", "direct"),
         *(
             pytest.param(stack, mode, marks=SLOW)
             for stack in ("manifests", "direct", "catalog", "olm", "none-upstream")
             for mode in ("manifests", "direct", "catalog", "olm", "none")
-            if (stack, mode) not in {("manifests", "none"), ("manifests", "direct")}
+            if (stack, mode) != ("manifests", "direct")
         ),
     ],
 )

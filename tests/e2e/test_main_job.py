@@ -633,34 +633,3 @@ def test_destroy_leaves_neither_objects_nor_processes(installed: Installed) -> N
     assert left <= {"V1Namespace/demo"}, "only what the tests themselves made is left"
     with pytest.raises(requests.ConnectionError):
         requests.get(f"https://{address}:10259/livez", verify=False, timeout=5)
-
-
-BAD_STACKS = {
-    "unknown key": ("schedulerImagee", "x", "schedulerImagee"),
-    "wrong type": ("schedulerImage", ["x"], "schedulerImage"),
-    "missing image": ("schedulerImage", None, "schedulerImage"),
-    "unknown install mode": ("installMode", "by-magic", "installMode"),
-}
-
-
-@pytest.mark.parametrize("name", BAD_STACKS)
-def test_a_bad_stack_file_fails_before_anything_is_registered(cluster: LocalCluster, tmp_path: Path, name: str) -> None:
-    key, content, expected = BAD_STACKS[name]
-    stack_file = yaml.safe_load((CHECKOUT / "stacks" / "Pulumi.local.yaml").read_text())
-    if content is None:
-        del stack_file["config"][f"secondary-scheduler:{key}"]
-    else:
-        stack_file["config"][f"secondary-scheduler:{key}"] = content
-    bad = tmp_path / "Pulumi.bad.yaml"
-    bad.write_text(yaml.safe_dump(stack_file))
-    variables = {**os.environ, **environment.variables(cluster.layout, cluster.prometheus_url, os.environ)}
-    DemoStack(CHECKOUT, "bad", variables).select()
-    command = ["pulumi", "preview", "--stack", "bad", "--config-file", str(bad), "--non-interactive", "--color=never"]
-    done = subprocess.run(command, cwd=CHECKOUT, env=variables, capture_output=True, text=True, check=False)
-    # Creating the stack writes its salt into the checkout.
-    (CHECKOUT / "stacks" / "Pulumi.bad.yaml").unlink(missing_ok=True)
-    output = done.stdout + done.stderr
-    assert done.returncode != 0
-    assert expected in output
-    assert "Traceback" not in output
-    assert "kubernetes:" not in output

@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import pytest
 import requests
 from kubernetes import client as kubernetes_client, config as kubernetes_config
 
+from devcluster.cluster import LocalCluster
+from devcluster.spec import ClusterSpec
 from tests.support.browser import served_pages
-from tests.support.cluster import MakeCluster
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -47,6 +49,35 @@ def installed() -> tuple[dict[str, Any], dict[str, Any]]:
     spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
     config_map = {"metadata": {"name": "active"}, "data": {"config.yaml": INSTALLED}}
     return config_map, {"metadata": {"name": "mine"}, "spec": spec}
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
+    """Five simulated nodes, and a scheduler's Deployment."""
+    spec = ClusterSpec(
+        name="snapshot",
+        state_root=cluster_state_root,
+        nodes=5,
+        real_nodes=0,
+        prometheus=False,
+        default_scheduler=False,
+        tools=False,
+    )
+    with LocalCluster(spec) as cluster:
+        api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
+        config_map, deployment = installed()
+        kubernetes_client.CoreV1Api(api).create_namespaced_config_map("default", config_map)
+        kubernetes_client.AppsV1Api(api).create_namespaced_deployment("default", deployment)
+        yield cluster
+
+
+@pytest.fixture
+def api(cluster: LocalCluster) -> Iterator[kubernetes_client.CoreV1Api]:
+    """Pods that a test makes in `default` go with it."""
+    api = kubernetes_client.CoreV1Api(kubernetes_config.new_client_from_config(str(cluster.kubeconfig)))
+    yield api
+    api.delete_collection_namespaced_pod("default", grace_period_seconds=0)
+    eventually(lambda: not api.list_namespaced_pod("default").items, "the test's pods are gone")
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -89,16 +120,11 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
 
 
 def test_a_snapshot_holds_what_the_cluster_has_and_simulate_decides_on_it(
-    make_cluster: MakeCluster, tmp_path: Path
+    cluster: LocalCluster, api: kubernetes_client.CoreV1Api, tmp_path: Path
 ) -> None:
-    cluster = make_cluster(nodes=5, real_nodes=0, prometheus=False, default_scheduler=False)
-    api = kubernetes_client.CoreV1Api(kubernetes_config.new_client_from_config(str(cluster.kubeconfig)))
     api.create_namespaced_secret("default", {"metadata": {"name": "secret"}, "stringData": {"token": "hunter2"}})
     api.create_namespaced_pod("default", pod("pending"))
     api.create_namespaced_pod("default", pod("placed", nodeName="sim-003"))
-    config_map, deployment = installed()
-    api.create_namespaced_config_map("default", config_map)
-    kubernetes_client.AppsV1Api(api.api_client).create_namespaced_deployment("default", deployment)
 
     files = {form: tmp_path / f"snapshot.{form}" for form in ("json", "yaml")}
     for form, file in files.items():
@@ -140,12 +166,9 @@ def test_a_snapshot_holds_what_the_cluster_has_and_simulate_decides_on_it(
     assert json.loads(answered.stdout) == results[0]
 
 
-def test_ui_on_a_cluster_decides_about_the_pods_of_its_scheduler(make_cluster: MakeCluster, tmp_path: Path) -> None:
-    cluster = make_cluster(nodes=5, real_nodes=0, prometheus=False, default_scheduler=False)
-    api = kubernetes_client.CoreV1Api(kubernetes_config.new_client_from_config(str(cluster.kubeconfig)))
-    config_map, deployment = installed()
-    api.create_namespaced_config_map("default", config_map)
-    kubernetes_client.AppsV1Api(api.api_client).create_namespaced_deployment("default", deployment)
+def test_ui_on_a_cluster_decides_about_the_pods_of_its_scheduler(
+    cluster: LocalCluster, api: kubernetes_client.CoreV1Api, tmp_path: Path
+) -> None:
     for name in ("first", "second"):
         api.create_namespaced_pod("default", pod(name))
     with served_pages(["--kubeconfig", str(cluster.readonly_kubeconfig)], tmp_path) as address:
@@ -174,10 +197,8 @@ def test_a_cluster_that_does_not_answer_is_one_line_and_leaves_no_file(tmp_path:
 
 
 def test_a_recording_holds_what_happens_to_a_real_cluster_and_plan_replays_it(
-    make_cluster: MakeCluster, tmp_path: Path
+    cluster: LocalCluster, api: kubernetes_client.CoreV1Api, tmp_path: Path
 ) -> None:
-    cluster = make_cluster(nodes=5, real_nodes=0, prometheus=False, default_scheduler=False)
-    api = kubernetes_client.CoreV1Api(kubernetes_config.new_client_from_config(str(cluster.kubeconfig)))
     file, config = tmp_path / "cluster.recording", tmp_path / "config.yaml"
     config.write_text(CONFIGURATION)
 
