@@ -15,6 +15,7 @@ from secondary_scheduler.page.running import Running
 from secondary_scheduler.page.sharing import SharedScene
 from secondary_scheduler.page.site import COOKIE, PageSite, Sessions, application
 from secondary_scheduler.views.scenes import Scene
+from tests.support.clock import Clock
 
 HOST = "page.example.com"
 OWN = {"Host": HOST, "Origin": f"https://{HOST}", "Sec-Fetch-Site": "same-origin"}
@@ -41,14 +42,6 @@ class FakeReviewer:
 
     def user(self, token: str) -> str:
         return token.partition("#")[0]
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @dataclass(slots=True)

@@ -5,14 +5,7 @@ import asyncio
 import pytest
 
 from secondary_scheduler.operator.queue import WorkQueue
-
-
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
+from tests.support.clock import Clock
 
 
 async def taken(queue):

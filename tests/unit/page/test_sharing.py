@@ -10,7 +10,7 @@ import pytest
 
 from secondary_scheduler.page.sharing import FRESH_SECONDS, NoScene, SharedScene
 from secondary_scheduler.views.scenes import Scene
-from tests.support.visiting import Clock
+from tests.support.clock import Clock
 
 
 class FakeTaker:

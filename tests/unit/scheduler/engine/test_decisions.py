@@ -22,6 +22,7 @@ from scheduler.observe.answers import PodsQuestion
 from scheduler.plugins.imagelocality import ImageLocality
 from scheduler.plugins.nodename import NodeName
 from scheduler.state import QueuedPod
+from tests.support.clock import Clock
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 from tests.unit.scheduler.engine.fakes import Engine, eventually, started
 
@@ -83,21 +84,8 @@ async def test_a_refused_binding_is_an_error_with_its_reason(engine: Engine) -> 
     assert "a webhook said no" in decision["message"]
 
 
-class Clock:
-    """A clock that a test sets, or that runs ahead by so much at each look, however slow the machine is."""
-
-    seconds = 100.0
-
-    def __init__(self, step: float = 0.0) -> None:
-        self.step = step
-
-    def monotonic(self) -> MonotonicSeconds:
-        self.seconds += self.step
-        return MonotonicSeconds(self.seconds)
-
-
 def history(limits: HistoryLimits, clock: Clock | None = None) -> DecisionHistory:
-    clocks = Clocks(lambda: WallSeconds(NOW), (clock or Clock()).monotonic)
+    clocks = Clocks(lambda: WallSeconds(NOW), (clock or Clock()))
     return DecisionHistory(limits, clocks)
 
 
@@ -136,15 +124,15 @@ def test_details_take_a_share_of_the_time_and_no_more() -> None:
         index += 1
     record(decisions, pod("later", container("1")))
     assert decisions.show(limit=1).items[0].details is None
-    clock.seconds += 1e9
+    clock.now += 1e9
     record(decisions, pod("much-later", container("1")))
     assert decisions.show(limit=1).items[0].details is not None
 
 
 def test_while_pods_wait_details_take_a_share_of_the_time_that_the_process_gets() -> None:
     storm, used = [True], Clock()
-    limits = HistoryLimits(records=2000, bytes=1 << 30, detail_share=0.01, processor_time=used.monotonic)
-    clocks = Clocks(lambda: WallSeconds(NOW), Clock(step=1e6).monotonic)
+    limits = HistoryLimits(records=2000, bytes=1 << 30, detail_share=0.01, processor_time=used)
+    clocks = Clocks(lambda: WallSeconds(NOW), Clock(step=1e6))
     decisions = DecisionHistory(limits, clocks, lambda: storm[0])
 
     def details_of(name: str, number: int) -> int:
@@ -158,7 +146,7 @@ def test_while_pods_wait_details_take_a_share_of_the_time_that_the_process_gets(
     while details_of(f"many-{rounds}", 100):
         rounds += 1
     assert details_of("more", 50) == 0
-    used.seconds += 1e9
+    used.now += 1e9
     assert details_of("gets-time", 10) >= 1
     storm[0] = False
     assert details_of("calm", 10) == 10
@@ -166,12 +154,12 @@ def test_while_pods_wait_details_take_a_share_of_the_time_that_the_process_gets(
 
 def test_pods_that_come_in_a_stream_share_details_by_the_time_that_the_process_gets() -> None:
     clock, used = Clock(), Clock()
-    limits = HistoryLimits(records=2000, bytes=1 << 30, detail_share=0.01, processor_time=used.monotonic)
-    decisions = DecisionHistory(limits, Clocks(lambda: WallSeconds(NOW), clock.monotonic))
+    limits = HistoryLimits(records=2000, bytes=1 << 30, detail_share=0.01, processor_time=used)
+    decisions = DecisionHistory(limits, Clocks(lambda: WallSeconds(NOW), clock))
 
     def details_of(number: int, *, apart: float) -> int:
         for index in range(number):
-            clock.seconds += apart
+            clock.now += apart
             record(decisions, pod(f"p{index}", container("1")))
         return sum(item.details is not None for item in decisions.show(limit=number).items)
 
@@ -187,23 +175,23 @@ def test_bursts_of_a_hundred_pods_have_details_and_a_storm_pays_for_them_afterwa
 ) -> None:
     clock, used, waiting = Clock(), Clock(), [0]
     # What details take is their own time, and not that of a busy machine.
-    monkeypatch.setattr(decisions_module.time, "thread_time", Clock(step=0.0004).monotonic)
-    limits = HistoryLimits(records=5000, bytes=1 << 30, detail_share=0.01, processor_time=used.monotonic)
-    clocks = Clocks(lambda: WallSeconds(NOW), clock.monotonic)
+    monkeypatch.setattr(decisions_module.time, "thread_time", Clock(step=0.0004))
+    limits = HistoryLimits(records=5000, bytes=1 << 30, detail_share=0.01, processor_time=used)
+    clocks = Clocks(lambda: WallSeconds(NOW), clock)
     decisions = DecisionHistory(limits, clocks, lambda: waiting[0] > 0)
 
     def details_of_burst(number: int) -> int:
         for index in range(number):
             waiting[0] = number - index - 1
-            clock.seconds += 0.001
+            clock.now += 0.001
             record(decisions, pod(f"p{index}", container("1")))
         return sum(item.details is not None for item in decisions.show(limit=number).items)
 
     for _ in range(3):
         # The process uses next to no time in between, so its share of that brings nothing.
         assert details_of_burst(100) == 100
-        clock.seconds += 10.0
-    used.seconds += 1.0
+        clock.now += 10.0
+    used.now += 1.0
     storm = details_of_burst(2000)
     assert 100 <= storm < 200
     # The share pays back first what the burst took beyond it.
@@ -212,8 +200,8 @@ def test_bursts_of_a_hundred_pods_have_details_and_a_storm_pays_for_them_afterwa
 
 def test_where_details_are_dear_a_burst_has_fewer_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     processor = Clock(step=0.1)
-    monkeypatch.setattr(decisions_module.time, "thread_time", processor.monotonic)
-    decisions = history(HistoryLimits(1000, 1 << 30, 0.01, Clock().monotonic), Clock(step=0.001))
+    monkeypatch.setattr(decisions_module.time, "thread_time", processor)
+    decisions = history(HistoryLimits(1000, 1 << 30, 0.01, Clock()), Clock(step=0.001))
     for index in range(100):
         record(decisions, pod(f"p{index}", container("1")))
     items = decisions.show(limit=100).items

@@ -12,7 +12,8 @@ import pytest
 from scheduler.core import decide
 from scheduler.engine.decisions import DecisionHistory, HistoryLimits
 from scheduler.engine.handedover import HandedOver, HistoryError, decode_history, encode_history
-from scheduler.framework import Clocks, MonotonicSeconds, WallSeconds, conclude
+from scheduler.framework import Clocks, MonotonicSeconds, conclude
+from tests.support.clock import Clock
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
 PROFILE = runner()
@@ -20,19 +21,8 @@ SNAPSHOT = cluster(node("n0"), node("n1")).snapshot(NOW)
 START = 1_000.0
 
 
-class Clock:
-    """A second passes at each look."""
-
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def wall(self) -> WallSeconds:
-        self.now += 1.0
-        return WallSeconds(self.now)
-
-
 def history(now: float, *names: str, records: int = 100, most_bytes: int = 1 << 20) -> DecisionHistory:
-    clocks = Clocks(Clock(now).wall, lambda: MonotonicSeconds(NOW))
+    clocks = Clocks(Clock(now, step=1.0), lambda: MonotonicSeconds(NOW))
     recorded = DecisionHistory(HistoryLimits(records, most_bytes, detail_share=1.0), clocks)
     for name in names:
         info = pod(name, container("900" if name.startswith("big") else "1"), namespace="ns", uid=name)

@@ -15,7 +15,7 @@ from scheduler.engine.allowance import FairAllowance
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.decisions import DecisionHistory, HistoryLimits, RejectionCounts
 from scheduler.engine.inspector import Inspector
-from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, WallSeconds, conclude
+from scheduler.framework import Clocks, PodInfo, WallSeconds, conclude
 from scheduler.observe.answers import (
     ChosenQuestion,
     NodeQuestion,
@@ -25,6 +25,7 @@ from scheduler.observe.answers import (
     UnansweredError,
 )
 from scheduler.state import ClusterState, SchedulingQueue
+from tests.support.clock import Clock
 from tests.unit.scheduler.core.builders import NOW, SOURCE, cluster, container, load, node, pod, runner
 from tests.unit.scheduler.engine.fakes import Engine, eventually, started
 
@@ -45,25 +46,12 @@ def asked(engine: Engine, question: Question) -> dict[str, Any]:
     return answer
 
 
-class Clock:
-    """Runs ahead by so much at each look, however slow the machine is; or stands still, unless a test moves it."""
-
-    seconds = 100.0
-
-    def __init__(self, step: float = 0.0) -> None:
-        self.step = step
-
-    def monotonic(self) -> MonotonicSeconds:
-        self.seconds += self.step
-        return MonotonicSeconds(self.seconds)
-
-
 class Bench:
     """An inspector with its parts."""
 
     def __init__(self, state: ClusterState, clock: Clock | None = None) -> None:
         self.state, self.clock = state, clock or Clock(step=1e4)
-        clocks = Clocks(lambda: WallSeconds(NOW), self.clock.monotonic)
+        clocks = Clocks(lambda: WallSeconds(NOW), self.clock)
         self.queue = SchedulingQueue(clocks=clocks, sort_key=lambda queued, at: (-queued.priority, at))
         self.history = DecisionHistory(ALWAYS, clocks)
         attempts = AttemptPipeline(state, {"test": PROFILE}, random.Random(1), clocks)
@@ -244,10 +232,10 @@ def test_old_rejections_are_left_behind() -> None:
 
 def test_an_asker_that_never_stops_takes_half_and_leaves_the_rest_to_others() -> None:
     clock = Clock()
-    allowance = FairAllowance(share=0.04, burst=0.4, clock=clock.monotonic)
+    allowance = FairAllowance(share=0.04, burst=0.4, clock=clock)
     hostile = other = 0.0
     for number in range(10_000):
-        clock.seconds += 0.01
+        clock.now += 0.01
         if allowance.available("hostile"):
             allowance.spend("hostile", 0.005)
             hostile += 0.005
@@ -269,12 +257,12 @@ def test_who_asked_too_much_is_refused_and_may_ask_again_later() -> None:
         bench.ask(QueueQuestion("shop", 10))
     assert refused.value.status == 429
     bench.ask(QueueQuestion("other", 10))
-    bench.clock.seconds += 600
+    bench.clock.now += 600
     bench.ask(QueueQuestion("shop", 10))
 
 
 def test_askers_that_are_remembered_are_limited_in_number() -> None:
-    allowance = FairAllowance(share=0.04, burst=0.4, clock=Clock().monotonic)
+    allowance = FairAllowance(share=0.04, burst=0.4, clock=Clock())
     for number in range(1000):
         assert allowance.available(f"asker-{number}")
     assert len(allowance) <= 256

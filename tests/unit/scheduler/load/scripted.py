@@ -1,4 +1,4 @@
-"""A load source that plays back a script, and a clock that a test moves."""
+"""A load source that plays back a script."""
 
 from __future__ import annotations
 
@@ -23,13 +23,3 @@ class ScriptedSource:
 
     def close(self) -> None:
         self.closed = True
-
-
-class Clock:
-    """Says `now`, seconds since the epoch."""
-
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now

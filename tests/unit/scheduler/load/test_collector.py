@@ -6,7 +6,8 @@ import pytest
 
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.load import LoadCollector, LoadError
-from tests.unit.scheduler.load.scripted import Clock, ScriptedSource
+from tests.support.clock import Clock
+from tests.unit.scheduler.load.scripted import ScriptedSource
 
 
 def reading(measured_at: float) -> LoadReading:

@@ -14,7 +14,8 @@ from scheduler.config import load_configuration
 from scheduler.framework import LoadReading, NodeLoad
 from scheduler.load import LoadError, LoadFeed, LoadSettings, LoadStatus, configured_sources
 from scheduler.observe.metrics import Metrics
-from tests.unit.scheduler.load.scripted import Clock, ScriptedSource
+from tests.support.clock import Clock
+from tests.unit.scheduler.load.scripted import ScriptedSource
 
 WATCHER = "http://watcher.test:2020"
 

@@ -10,6 +10,7 @@ import pytest
 
 from scheduler.observe import Authorizer
 from scheduler.observe.answers import SplitReviewClient
+from tests.support.clock import Clock
 
 
 class Reviews:
@@ -35,14 +36,6 @@ class Reviews:
 
     async def close(self) -> None:
         """Nothing to release."""
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, ProfileRunner
 from scheduler.helpers import KubeletRejections
 from scheduler.plugins import build_profile
 from scheduler.state import ClusterState
+from tests.support.clock import Clock
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
 NAME = "SharedNodes"
@@ -30,20 +31,10 @@ class First:
         return 0.0
 
 
-class Clock:
-    """A monotonic clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def read(self) -> MonotonicSeconds:
-        return MonotonicSeconds(self.now)
-
-
 def profile(clock: Clock | None = None, names: tuple[str, ...] = (), **args: Any) -> ProfileRunner:
     """A profile with the default plugins and this one; the process serves these scheduler names."""
     effective = runner(ENABLED, {NAME: args}).effective
-    clocks = Clocks(lambda: WallSeconds(NOW), (clock or Clock()).read)
+    clocks = Clocks(lambda: WallSeconds(NOW), clock or Clock())
     return build_profile(effective, environment=plugin_environment(clocks, names))
 
 
@@ -115,7 +106,7 @@ def test_a_node_is_shared_as_long_as_the_other_pod_is_there() -> None:
 def test_a_node_is_avoided_for_some_seconds_after_a_rejection() -> None:
     clock = Clock()
     state, runs, small = two_nodes(), profile(clock), pod("small", container("1"))
-    state.objects.derived(KubeletRejections).note("n0", "OutOfcpu", clock.read())
+    state.objects.derived(KubeletRejections).note("n0", "OutOfcpu", clock())
     assert rejection(state, small, runs) == REJECTED
     assert chosen(state, small, runs) == "n1"
     clock.now += 10.1
@@ -125,17 +116,17 @@ def test_a_node_is_avoided_for_some_seconds_after_a_rejection() -> None:
 def test_only_pods_that_request_what_was_lacking_avoid_a_node() -> None:
     clock = Clock()
     state, runs = two_nodes(), profile(clock)
-    state.objects.derived(KubeletRejections).note("n0", "OutOfmemory", clock.read())
+    state.objects.derived(KubeletRejections).note("n0", "OutOfmemory", clock())
     assert rejection(state, pod("cpu", container("1")), runs) == ""
     assert rejection(state, pod("both", container("1", "1Gi")), runs) == REJECTED
-    state.objects.derived(KubeletRejections).note("n0", "OutOfpods", clock.read())
+    state.objects.derived(KubeletRejections).note("n0", "OutOfpods", clock())
     assert rejection(state, pod("cpu", container("1")), runs) == REJECTED
 
 
 def test_a_node_that_rejected_a_pod_is_used_where_nothing_else_is_left() -> None:
     clock = Clock()
     state = cluster(node("n0", allocatable=TEN))
-    state.objects.derived(KubeletRejections).note("n0", "OutOfcpu", clock.read())
+    state.objects.derived(KubeletRejections).note("n0", "OutOfcpu", clock())
     assert chosen(state, pod("p", container("1")), profile(clock)) == "n0"
 
 

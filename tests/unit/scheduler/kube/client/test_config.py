@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from scheduler.kube.client import ClientConfig, ConfigError, Credentials, config as config_module
+from tests.support.clock import Clock
 
 CANARY = "canary-7f3a9e"
 
@@ -195,14 +196,6 @@ def test_a_file_that_is_no_kubeconfig_is_named_without_its_content(tmp_path: Pat
     assert CANARY not in str(caught.value)
     with pytest.raises(ConfigError, match="No such file"):
         ClientConfig.load(tmp_path / "absent")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_a_token_file_is_reread_within_a_second_and_survives_half_a_rotation(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from scheduler.kube.client import (
     Reflector,
     ReflectorState,
 )
+from tests.support.clock import Clock
 from tests.support.waiting import eventually_on_loop
 
 OURS, THEIRS = ("team-a", "ours"), ("kube-system", "kube-scheduler")
@@ -52,17 +53,9 @@ class FakeServer:
         return json.dumps({"metadata": {"name": name, "resourceVersion": str(version)}}).encode()
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        self.now += 5.0
-        return self.now
-
-
 def polling(server: FakeServer, *leases: tuple[str, str]) -> tuple[LeasePoll, list[EtcdRestore]]:
     noticed: list[EtcdRestore] = []
-    return LeasePoll(cast(KubeClient, server), leases or (OURS,), noticed.append, Clock()), noticed
+    return LeasePoll(cast(KubeClient, server), leases or (OURS,), noticed.append, Clock(step=5.0)), noticed
 
 
 async def test_a_lease_that_is_renewed_shows_nothing() -> None:

@@ -6,14 +6,7 @@ import pytest
 
 from scheduler.kube.client.etcdrestore import QuorumVersions
 from scheduler.kube.model import ResourceVersion
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import Clock
 
 
 def followed(*versions: str, every: float = 2.0) -> tuple[QuorumVersions, Clock]:

@@ -18,14 +18,7 @@ from scheduler.kube.client.connection import Connection
 from scheduler.kube.client.credentials import Credentials
 from scheduler.kube.client.http import RequestWriter
 from scheduler.kube.client.pool import ConnectionPool, NotConnected, ServerAddress
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import Clock
 
 
 class Server:
