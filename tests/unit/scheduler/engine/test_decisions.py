@@ -15,7 +15,7 @@ from scheduler.core import PostFilterOutcome, decide
 from scheduler.engine import decisions as decisions_module
 from scheduler.engine.decisions import DecisionHistory, HistoryLimits
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
-from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, WallSeconds, conclude
+from scheduler.framework import Clocks, MonotonicSeconds, PodInfo, Reads, WallSeconds, conclude
 from scheduler.kube.client.errors import api_error
 from scheduler.kube.model import EventType
 from scheduler.observe.answers import PodsQuestion
@@ -320,7 +320,7 @@ async def test_details_ask_a_plugin_once_more_in_the_same_attempt(
     points: list[str] = []
 
     def count(plugin: type[Any], point: str) -> None:
-        """Have a plugin without locality, as a first one of somebody's own is, count its calls."""
+        """Have a plugin without a rule, as a first one of somebody's own is, count its calls."""
         asks = getattr(plugin, point)
 
         def counting(*args: Any) -> Any:
@@ -328,7 +328,7 @@ async def test_details_ask_a_plugin_once_more_in_the_same_attempt(
             return asks(*args)
 
         monkeypatch.setattr(plugin, point, counting)
-        monkeypatch.delattr(plugin, "locality")
+        monkeypatch.setattr(plugin, f"{point}_rule", lambda *_: Reads.ANYTHING)
 
     count(NodeName, "filter")
     count(ImageLocality, "score")
