@@ -83,10 +83,8 @@ def test_the_image_holds_the_daemons_and_nothing_else(sources: Path) -> None:
     }
     daemons = {"secondary_scheduler/operator", "secondary_scheduler/loadwatcher", "secondary_scheduler/rebalancer"}
     parts = {"rebalancing", "clusterstatus", "clustersnapshot", "simulation", "views", "page"}
-    parts |= {
-        f"{name}.py" for name in ("balance", "errors", "files", "importing", "kubeobjects", "nodeload", "serving")
-    }
-    parts.add("yamltext.py")
+    modules_beside = ("balance", "errors", "files", "importing", "kubeobjects", "nodeload", "serving", "yamltext")
+    parts |= {f"{name}.py" for name in modules_beside}
     daemons |= {f"secondary_scheduler/{name}" for name in parts}
     assert packages == {"scheduler", "secondary_scheduler/__init__.py", *daemons}
     whole = {str(path.relative_to(ROOT)) for path in (ROOT / "scheduler").rglob("*.py")}
