@@ -110,19 +110,10 @@ class Agent:
             pods_are=containers.description,
             images=tuple(containers.image_names()),
         )
-        authority = _authority(config)
-        self._endpoint = None
-        if authority:
-            self._endpoint = KubeletEndpoint(
-                HOST_IP,
-                authority,
-                self._node.log_file,
-                self._container_runs,
-                self._address_of,
-                containers.log_decoder,
-            )
-        self._registration = Registration(api, description, time.time)
         self._workers: dict[str, PodWorker] = {}
+        authority = _authority(config)
+        self._endpoint = KubeletEndpoint(HOST_IP, authority, self._node, self._workers) if authority else None
+        self._registration = Registration(api, description, time.time)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._closing = False
 
@@ -214,14 +205,6 @@ class Agent:
         for worker in self._workers.values():
             if worker.namespace == namespace:
                 worker.data_changed(kind, name)
-
-    def _container_runs(self, namespace: str, pod: str, container: str) -> bool:
-        workers = (worker for worker in self._workers.values() if (worker.namespace, worker.name) == (namespace, pod))
-        return any(worker.runs(container) for worker in workers)
-
-    def _address_of(self, namespace: str, pod: str) -> str:
-        workers = (worker for worker in self._workers.values() if (worker.namespace, worker.name) == (namespace, pod))
-        return next((worker.address for worker in workers), "")
 
     async def _housekeeping(self) -> None:
         """Cap logs, and remove the directories of pods that went while no agent was running."""

@@ -17,14 +17,15 @@ import os
 import re
 import ssl
 import tempfile
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from aiohttp import WSMsgType, web
 
 from devcluster.node_agent import logs
-from devcluster.node_agent.containers import Decoder
+from devcluster.node_agent.containers import NodeRuntime
+from devcluster.node_agent.pod import PodWorker
 from devcluster.pki import CertificateAuthority
 
 ALLOWED_GROUP = "system:masters"
@@ -37,34 +38,16 @@ _FORWARDED = 32 * 1024
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _UNSUPPORTED = ("timestamps", "sinceSeconds", "sinceTime")
 
-LogFile = Callable[[str, str, str], Path]
-Alive = Callable[[str, str, str], bool]
-AddressOf = Callable[[str, str], str]
-"""The address of a pod by namespace and name; "" where none of this name runs here."""
-
 
 class KubeletEndpoint:
     """Serves container logs and forwarded ports over TLS on the loopback address."""
 
-    def __init__(
-        self,
-        host: str,
-        client_ca: str,
-        log_file: LogFile,
-        alive: Alive,
-        address_of: AddressOf,
-        decoder: Callable[[], Decoder],
-    ) -> None:
-        """``client_ca``: PEM of the authority whose clients are let in; functions take namespace, pod, container.
-
-        ``decoder`` makes what turns pieces of a log file into what the container wrote.
-        """
+    def __init__(self, host: str, client_ca: str, node: NodeRuntime, workers: Mapping[str, PodWorker]) -> None:
+        """``client_ca``: PEM of the authority whose clients are let in; ``workers``: those of the node's pods, now."""
         self._host = host
         self._tls = _server_context(host, client_ca)
-        self._log_file = log_file
-        self._alive = alive
-        self._address_of = address_of
-        self._decoder = decoder
+        self._node = node
+        self._workers = workers
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> int:
@@ -88,7 +71,12 @@ class KubeletEndpoint:
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
         _require_api_server(request)
-        return await _forward_port(request, self._address_of)
+        namespace, pod = request.match_info["namespace"], request.match_info["pod"]
+        address = next((worker.address for worker in self._workers_of(namespace, pod)), "")
+        return await _forward_port(request, address)
+
+    def _workers_of(self, namespace: str, pod: str) -> list[PodWorker]:
+        return [worker for worker in self._workers.values() if (worker.namespace, worker.name) == (namespace, pod)]
 
     async def _refuse(self, request: web.Request) -> web.StreamResponse:
         _require_api_server(request)
@@ -101,7 +89,7 @@ class KubeletEndpoint:
         for option in _UNSUPPORTED:
             if request.query.get(option, "false") != "false":
                 raise web.HTTPBadRequest(text=f"{option} is not supported: logs are kept without times\n")
-        path = self._log_file(*source)
+        path = self._node.log_file(*source)
         if request.query.get("previous") == "true":
             path = logs.previous(path)
         if not all(_NAME.fullmatch(part) for part in source) or not _exists(path):
@@ -125,12 +113,14 @@ class KubeletEndpoint:
         follow: bool,
     ) -> None:
         left = limit if limit is not None else -1
-        decode = self._decoder()
+        namespace, pod, container = source
+        decode = self._node.containers.log_decoder()
         with _open(path) as stream:
             if lines is not None:
                 stream.seek(_start_of_tail(stream, lines))
             while True:
-                alive = follow and self._alive(*source)  # asked before reading: what came last must not be missed
+                # Asked before reading: what came last must not be missed.
+                alive = follow and any(worker.runs(container) for worker in self._workers_of(namespace, pod))
                 while left and (piece := stream.read(CHUNK)):
                     data = decode(piece)
                     data = data if left < 0 else data[:left]
@@ -200,7 +190,7 @@ def _refusal(message: str) -> web.HTTPException:
     return web.HTTPNotImplemented(text=json.dumps({**status, "message": message}), content_type="application/json")
 
 
-async def _forward_port(request: web.Request, address_of: AddressOf) -> web.StreamResponse:
+async def _forward_port(request: web.Request, address: str) -> web.StreamResponse:
     """Connect the caller with a port of a pod until one of them closes."""
     socket = web.WebSocketResponse(protocols=(_PROTOCOL,), max_msg_size=1 << 20)
     if not socket.can_prepare(request):
@@ -212,7 +202,6 @@ async def _forward_port(request: web.Request, address_of: AddressOf) -> web.Stre
     if not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 1 << 16):
         raise web.HTTPBadRequest(text="port: one number from 1 to 65535\n")
     namespace, pod = request.match_info["namespace"], request.match_info["pod"]
-    address = address_of(namespace, pod)
     if not address:
         raise web.HTTPNotFound(text=f"no pod {namespace}/{pod} runs on this node\n")
     await socket.prepare(request)

@@ -23,7 +23,7 @@ from scheduler.engine.handle import EngineHandle
 from scheduler.engine.inputs import NodeInputs, PodInputs
 from scheduler.engine.inspector import Inspector
 from scheduler.engine.nodecheck import NodeCheck, check_rules
-from scheduler.engine.objects import ObjectInputs, UnreadablePods, event_prefix, is_custom
+from scheduler.engine.objects import ObjectInputs, event_prefix, is_custom
 from scheduler.engine.overcommits import Overcommits
 from scheduler.engine.recorder import EventRecorder
 from scheduler.engine.shadows import Shadows
@@ -166,7 +166,7 @@ class Engine:
                 clocks,
                 outputs.metrics,
                 lambda: self.queue.ready,
-                lambda placement: any(extender.is_interested(placement.pod) for extender in extenders),
+                extenders,
             )
         # Whether shadows and history may work depends on whether pods wait, so they come after the queue; the cycle
         # tells them of each decision, so they come before it.
@@ -194,9 +194,7 @@ class Engine:
         )
         # What the watches feed comes last: each event may wake the cycle.
         self.nodes = NodeInputs(self.state, self.queue, wake=self.cycle.wake, metrics=outputs.metrics)
-        self.overcommits = Overcommits(
-            self.state, scheduler_names=self.runners, metrics=outputs.metrics, clock=clocks.monotonic
-        )
+        self.overcommits = Overcommits(self.state, scheduler_names=self.runners, metrics=outputs.metrics, clocks=clocks)
         self.pods = PodInputs(
             self.state,
             self.queue,
@@ -205,10 +203,10 @@ class Engine:
             waiting=self.waiting,
             named=upstream_label if renames else str,
             failures=self.failures,
-            unreadable=UnreadablePods(self.nodes.close, self.nodes.reopen, outputs.metrics),
+            nodes=self.nodes,
             overcommits=self.overcommits,
             wake=self.cycle.wake,
-            wall_clock=clocks.wall,
+            clocks=clocks,
             woken_at_binding={
                 profile.scheduler_name for profile in configuration.profiles if profile.kubernetes.wakes_at_binding
             },

@@ -25,6 +25,7 @@ from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
     SUCCESS,
     Asking,
+    Clocks,
     Code,
     Gang,
     GangPlugin,
@@ -143,7 +144,7 @@ class Gangs:
         self._reserved: dict[str, ReservedGang] = {}
         # Outlives a ReservedGang: a gang that lost members goes on counting from its first reservation.
         self._since: dict[str, MonotonicSeconds] = {}
-        self._given_up = GivenUpGangs(self._monotonic)
+        self._given_up = GivenUpGangs(attempts.clocks)
 
     def gang_to_place(self, pod: PodInfo) -> Gang | None:
         """Return the gang of a pod if members of it have to be placed together now."""
@@ -476,13 +477,13 @@ class _GivenUp(NamedTuple):
 class GivenUpGangs:
     """Remembers them for a while, as long as they have as many members and the same minimum."""
 
-    def __init__(self, now: Callable[[], MonotonicSeconds]) -> None:
-        self._now = now
+    def __init__(self, clocks: Clocks) -> None:
+        self._clocks = clocks
         self._gangs: dict[str, _GivenUp] = {}
 
     def note(self, gang: Gang, members: int, message: str) -> None:
         """An attempt at a gang was given up."""
-        now = self._now()
+        now = self._clocks.monotonic()
         self._gangs = {name: entry for name, entry in self._gangs.items() if entry.until > now}
         self._gangs[gang.name] = _GivenUp(now + _SECONDS, members, gang.minimum, message)
 
@@ -490,7 +491,7 @@ class GivenUpGangs:
         """Return what to tell the members of a gang where an attempt would be given up again; None where it may be
         made."""
         given_up = self._gangs.get(gang.name)
-        if given_up is None or self._now() >= given_up.until:
+        if given_up is None or self._clocks.monotonic() >= given_up.until:
             return None
         if members < given_up.members or gang.minimum != given_up.minimum:
             return None

@@ -42,7 +42,7 @@ from scheduler.kube.client import (
     NotFound,
     api_path,
 )
-from scheduler.kube.model import PODS, DecodeError
+from scheduler.kube.model import PODS, Codec, DecodeError
 from scheduler.kube.primitives import format_time
 from scheduler.observe import Metrics
 from scheduler.preemption import PREEMPTED_REASON
@@ -378,16 +378,8 @@ class EngineHandle:
         watch, codec = _KINDS[kind]
         path = api_path(watch.api_version, watch.resource, namespace=meta.namespace or None, name=meta.name)
         path += f"/{subresource}" if subresource else ""
-        try:
-            answer = await self._send(
-                self._client.patch(path, guarded, content_type=MERGE_PATCH, allowed=self._engine.may_write)
-            )
-            return SUCCESS, codec.decode(answer)
-        except KubeError as error:
-            return (_unknown(error) if is_in_doubt(error) else failure(str(error))), None
-        except DecodeError as error:
-            # A proxy's answer: it does not tell what the API server did.
-            return _unknown(error), None
+        request = self._client.patch(path, guarded, content_type=MERGE_PATCH, allowed=self._engine.may_write)
+        return await self._write(request, codec)
 
     async def create_object(self, kind: str, namespace: str, manifest: Mapping[str, Any]) -> tuple[Status, Any]:
         """Create an object; returns it as the API server has it."""
@@ -397,13 +389,7 @@ class EngineHandle:
         watch, codec = _KINDS[kind]
         path = api_path(watch.api_version, watch.resource, namespace=namespace or None)
         body = {"apiVersion": watch.api_version, "kind": kind, **manifest}
-        try:
-            answer = await self._send(self._client.post(path, body, allowed=self._engine.may_write))
-            return SUCCESS, codec.decode(answer)
-        except KubeError as error:
-            return (_unknown(error) if is_in_doubt(error) else failure(str(error))), None
-        except DecodeError as error:
-            return _unknown(error), None
+        return await self._write(self._client.post(path, body, allowed=self._engine.may_write), codec)
 
     async def delete_object(self, kind: str, item: Any) -> Status:
         """Delete an object by name and UID; one that is gone already is a success."""
@@ -477,6 +463,15 @@ class EngineHandle:
         if not self._engine.may_write():
             return failure("the Lease is no longer held; nothing was written")
         return None
+
+    async def _write(self, request: Awaitable[bytes], codec: Codec[Any]) -> tuple[Status, Any]:
+        try:
+            return SUCCESS, codec.decode(await self._send(request))
+        except KubeError as error:
+            return (_unknown(error) if is_in_doubt(error) else failure(str(error))), None
+        except DecodeError as error:
+            # A proxy's answer: it does not tell what the API server did.
+            return _unknown(error), None
 
     async def _send(self, write: Awaitable[bytes]) -> bytes:
         self._writes += 1

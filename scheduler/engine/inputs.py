@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 import structlog
 
 from scheduler.engine.failures import FailureReporter
-from scheduler.engine.objects import COUNTED, LEFT_OUT, NODE_CLOSED, UnreadablePods
 from scheduler.engine.overcommits import Overcommits
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
@@ -21,10 +21,10 @@ from scheduler.framework import (
     NODE_DELETE,
     UNSCHEDULABLE_POD,
     UNSCHEDULABLE_POD_ADD,
+    Clocks,
     ClusterEvent,
     NodeInfo,
     PodInfo,
-    WallSeconds,
     node_update_events,
     pod_update_events,
 )
@@ -39,6 +39,17 @@ log = structlog.get_logger(component="inputs")
 _ASSIGNED_UPDATE, _WAITING_UPDATE = f"{ASSIGNED_POD}Update", f"{UNSCHEDULABLE_POD}Update"
 _WAITING_DELETE = f"{UNSCHEDULABLE_POD}Delete"
 _Change = tuple[ClusterEvent, NodeInfo | None, NodeInfo]
+COUNTED = "counted"
+"""It has a node, where it is counted: by its requests, or by those that were last known."""
+NODE_CLOSED = "node closed"
+"""It has a node, and what it occupies there is not known: the node gets no more pods."""
+LEFT_OUT = "left out"
+"""It waits for a node, and gets none."""
+_CONSEQUENCES = {
+    COUNTED: "a pod cannot be fully decoded and is counted by the requests that are known of it",
+    NODE_CLOSED: "a pod cannot be read, so its node gets no more pods until it can be read or is gone",
+    LEFT_OUT: "a pod cannot be decoded and is left out",
+}
 
 
 class PodInputs:
@@ -51,10 +62,10 @@ class PodInputs:
         scheduler_names: whose pods are ours.
         waiting: rejects pods that are deleted while they wait in Permit.
         failures: forgets pods that are gone.
-        unreadable: the pods that cannot be fully decoded.
+        nodes: keeps nodes closed while they have a pod that cannot be read.
         overcommits: counts pods for which their nodes have no room.
         wake: called after each batch.
-        wall_clock: says when a pod was seen on its node, which is compared with the times of loads.
+        clocks: say when a pod was seen on its node, which is compared with the times of loads.
         woken_at_binding: scheduler names whose pods wake others when they are bound and were nominated.
         metrics: where the time that a change takes is measured (those of a list are not), and pods are counted that
             cannot be read.
@@ -70,10 +81,10 @@ class PodInputs:
         scheduler_names: Container[str],
         waiting: WaitingPods,
         failures: FailureReporter,
-        unreadable: UnreadablePods,
+        nodes: NodeInputs,
         overcommits: Overcommits,
         wake: Callable[[], None],
-        wall_clock: Callable[[], WallSeconds],
+        clocks: Clocks,
         metrics: Metrics,
         woken_at_binding: Container[str] = (),
         named: Callable[[str], str] = str,
@@ -82,11 +93,11 @@ class PodInputs:
         self._state = state
         self._woken_at_binding = woken_at_binding
         self._queue = queue
-        self._wall_clock = wall_clock
+        self._clocks = clocks
         self._scheduler_names = scheduler_names
         self._waiting = waiting
         self._failures = failures
-        self._unreadable = unreadable
+        self._unreadable = UnreadablePods(nodes, metrics)
         self._overcommits = overcommits
         self._wake = wake
         self._metrics = metrics
@@ -207,7 +218,7 @@ class PodInputs:
         """Take in a pod with a node; returns upstream's names for what that is."""
         # An assumed pod wakes nobody before the API server shows it, as its binding may be rolled back: it does now.
         bound_by_us = self._state.is_assumed(pod.uid)
-        old = self._state.upsert_pod(pod, self._wall_clock())
+        old = self._state.upsert_pod(pod, self._clocks.wall())
         if old is None or bound_by_us:
             if self._in_order:
                 self._overcommits.pod_bound(pod)
@@ -407,3 +418,57 @@ class NodeInputs:
 def _without_room(node: NodeInfo) -> NodeInfo:
     closed: NodeInfo = msgspec.structs.replace(node, allowed_pods=0)
     return closed
+
+
+class _Unreadable(NamedTuple):
+    state: str
+    node: str
+
+
+class UnreadablePods:
+    """Keeps nodes closed while they have such a pod; names each pod once in the log, and counts them.
+
+    Args:
+        nodes: closes a node when its first such pod comes, and opens it again when the last is gone.
+        metrics: where they are counted.
+    """
+
+    def __init__(self, nodes: NodeInputs, metrics: Metrics) -> None:
+        self._nodes = nodes
+        self._gauge = metrics.unreadable_pods
+        self._entries: dict[str, _Unreadable] = {}
+        self._closing: Counter[str] = Counter()
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._entries
+
+    def note(self, pod: UnreadablePod, state: str) -> None:
+        """Take in what is done about a pod: one of the states above."""
+        entry = _Unreadable(state, pod.node_name)
+        if self._entries.get(pod.uid) == entry:
+            return
+        self.forget(pod.uid)
+        self._entries[pod.uid] = entry
+        self._gauge.labels(state).inc()
+        log.warning(_CONSEQUENCES[state], pod=pod.key, node=pod.node_name, error=pod.error[:300])
+        if state == NODE_CLOSED:
+            self._closing[pod.node_name] += 1
+            if self._closing[pod.node_name] == 1:
+                self._nodes.close(pod.node_name)
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod that can be read again, has ended, or is gone."""
+        entry = self._entries.pop(uid, None)
+        if entry is None:
+            return
+        self._gauge.labels(entry.state).dec()
+        if entry.state == NODE_CLOSED:
+            self._closing[entry.node] -= 1
+            if not self._closing[entry.node]:
+                del self._closing[entry.node]
+                self._nodes.reopen(entry.node)
+
+    def retain(self, uids: Collection[str]) -> None:
+        """Forget the pods that a fresh list does not hold."""
+        for uid in [uid for uid in self._entries if uid not in uids]:
+            self.forget(uid)

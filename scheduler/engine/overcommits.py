@@ -11,12 +11,12 @@ that it requests; the nodes are compared when somebody asks, all of them in some
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 import numpy as np
 from msgspec import Struct
 
-from scheduler.framework import MonotonicSeconds, PodInfo
+from scheduler.framework import Clocks, MonotonicSeconds, PodInfo
 from scheduler.helpers import DoubleAllocations, ExtendedResources, KubeletRejections, may_be_devices
 from scheduler.observe import Metrics
 from scheduler.state import ClusterState
@@ -51,7 +51,7 @@ class Overcommits:
         state: the cache.
         scheduler_names: whose pods are ours.
         metrics: where over-commits and rejections are counted.
-        clock: for what is recent.
+        clocks: for what is recent.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class Overcommits:
         *,
         scheduler_names: Container[str],
         metrics: Metrics,
-        clock: Callable[[], MonotonicSeconds],
+        clocks: Clocks,
     ) -> None:
         self._state = state
         self._scheduler_names = scheduler_names
         self._metrics = metrics
-        self._clock = clock
+        self._clocks = clocks
         self._before: frozenset[str] = frozenset()
         self._rejections: deque[tuple[MonotonicSeconds, str]] = deque(maxlen=_REJECTIONS_REMEMBERED)
         # `increase` does not see the first rejection of a series that begins with it.
@@ -104,12 +104,12 @@ class Overcommits:
         """Count a pod that its kubelet rejected for want of room; only pods of ours are reported."""
         if not pod.reason.startswith("OutOf"):
             return
-        self._state.objects.derived(KubeletRejections).note(pod.node_name, pod.reason, self._clock())
+        self._state.objects.derived(KubeletRejections).note(pod.node_name, pod.reason, self._clocks.monotonic())
         reason = pod.reason if pod.reason in REJECTIONS else _OTHER_REJECTION
         scheduler = self._scheduler_of(pod)
         self._metrics.kubelet_rejections.labels(reason, scheduler).inc()
         if scheduler == _OWN:
-            self._rejections.append((self._clock(), reason))
+            self._rejections.append((self._clocks.monotonic(), reason))
 
     # What is asked for ----------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class Overcommits:
         if devices := sorted(self._state.objects.derived(DoubleAllocations).devices):
             more = f" and {len(devices) - _NODES_NAMED} more" if len(devices) > _NODES_NAMED else ""
             parts.append(f"two claims have the device {', '.join(devices[:_NODES_NAMED])}{more}")
-        now = self._clock()
+        now = self._clocks.monotonic()
         while self._rejections and now - self._rejections[0][0] > _RECENT_SECONDS:
             self._rejections.popleft()
         if self._rejections:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -21,7 +21,7 @@ from scheduler.answers import ShadowDifference, ShadowProfile, ShadowReport
 from scheduler.core import Change, Placement, compare_decisions
 from scheduler.engine.allowance import ProcessorAllowance
 from scheduler.engine.decisionrecords import already_encoded, time_text
-from scheduler.framework import Clocks, MonotonicSeconds, ProfileRunner
+from scheduler.framework import Clocks, Extender, MonotonicSeconds, ProfileRunner
 from scheduler.observe import Metrics
 from scheduler.state import Snapshot
 
@@ -52,7 +52,7 @@ class Shadows:
         clocks: of the process.
         metrics: where comparisons are counted.
         ready: returns how many pods are ready to be tried.
-        asks_extenders: tells whether extenders had a say about a pod, whom a shadow does not ask.
+        extenders: those of the configuration, whom a shadow does not ask.
         chance: returns a number of 0 to 1, for samples.
         processor_time: returns the seconds that the process has used.
     """
@@ -63,7 +63,7 @@ class Shadows:
         clocks: Clocks,
         metrics: Metrics,
         ready: Callable[[], int],
-        asks_extenders: Callable[[Placement], bool] = lambda placement: False,
+        extenders: Sequence[Extender] = (),
         *,
         chance: Callable[[], float] = random.random,
         processor_time: Callable[[], MonotonicSeconds] = lambda: MonotonicSeconds(time.process_time()),
@@ -72,7 +72,7 @@ class Shadows:
         self._clocks = clocks
         self._metrics = metrics
         self._ready = ready
-        self._asks_extenders = asks_extenders
+        self._extenders = extenders
         self._chance = chance
         self._calm = ProcessorAllowance(SHADOW_SHARE, _BURST_SECONDS, clocks.monotonic)
         self._storm = ProcessorAllowance(SHADOW_SHARE, _BURST_SECONDS, processor_time, clocks.monotonic)
@@ -112,7 +112,7 @@ class Shadows:
             return "sample"
         if placement.failure is not None:
             return "error"
-        if self._asks_extenders(placement):
+        if any(extender.is_interested(placement.pod) for extender in self._extenders):
             return "extender"
         ready = self._ready()
         if ready >= LONG_QUEUE:

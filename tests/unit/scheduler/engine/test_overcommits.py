@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from scheduler.engine.overcommits import Overcommits
-from scheduler.framework import MonotonicSeconds, PodInfo
+from scheduler.framework import Clocks, MonotonicSeconds, PodInfo
 from scheduler.helpers import DoubleAllocations
 from scheduler.kube.model import DeviceClass, DeviceClassSpec, EventType, ObjectMeta
 from tests.unit.scheduler.engine.fakes import Engine, eventually
@@ -150,9 +150,8 @@ async def test_a_node_is_reported_from_the_second_time_and_no_longer_once_it_has
 
 async def test_rejections_are_reported_for_ten_minutes(idle: Engine) -> None:
     now = 0.0
-    overcommits = Overcommits(
-        idle.state, scheduler_names=idle.runners, metrics=idle.metrics, clock=lambda: MonotonicSeconds(now)
-    )
+    clocks = Clocks(wall=idle.clocks.wall, monotonic=lambda: MonotonicSeconds(now))
+    overcommits = Overcommits(idle.state, scheduler_names=idle.runners, metrics=idle.metrics, clocks=clocks)
     overcommits.pod_ended(_failed(pod_info("a", node="n1"), "OutOfcpu"))
     expected = "in the last 10 minutes kubelets rejected 1 pods of ours (OutOfcpu): "
     assert overcommits.report().message.startswith(expected)
