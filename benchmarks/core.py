@@ -130,13 +130,13 @@ def microseconds(runner: ProfileRunner, nodes: int, kind: str, *, seconds: float
     warm_up = 3 * CLASSES
     pods = list(stream(kind, warm_up + int(seconds * 60_000)))
     started, done = 0.0, 0
-    for index, each in enumerate(pods):
+    for index, pod in enumerate(pods):
         if index == warm_up:
             started = time.process_time()
-        placement = conclude(decide(state.snapshot(NOW), each, runner, rng, from_scratch=from_scratch))
+        placement = conclude(decide(state.snapshot(NOW), pod, runner, rng, from_scratch=from_scratch))
         if placement.node is None:
-            raise RuntimeError(f"{each.key} did not fit: {placement.message}")
-        state.assume(each, placement.node, NOW)
+            raise RuntimeError(f"{pod.key} did not fit: {placement.message}")
+        state.assume(pod, placement.node, NOW)
         done = index - warm_up + 1
         if done > 0 and not done % 50 and time.process_time() - started > seconds:
             break
@@ -159,7 +159,7 @@ def measure(sizes: list[int], seconds: float, *, from_scratch: bool) -> list[dic
                     size: microseconds(profile(name), size, kind, seconds=seconds, from_scratch=uncached)
                     for size in sizes
                 }
-                rates = {size: round(1e6 / each) for size, each in times.items()}
+                rates = {size: round(1e6 / microseconds) for size, microseconds in times.items()}
                 measurement = {"profile": name, "pods": kind, "fromScratch": uncached, "decisionsPerSecond": rates}
                 measurements.append({**measurement, "exponent": round(exponent(times), 2)})
     return measurements

@@ -85,7 +85,7 @@ class Asked:
     def line(self) -> str:
         """Return the figures as text."""
         number = len(self.seconds) + len(self.failures)
-        well = sum(each <= _WELL_SECONDS for each in self.seconds)
+        well = sum(seconds <= _WELL_SECONDS for seconds in self.seconds)
         if not self.seconds:
             return f"{number} asked, none answered: {self.failures[-1] if self.failures else ''}"
         tail = statistics.quantiles(self.seconds, n=100)[98] if len(self.seconds) > 1 else self.seconds[0]

@@ -35,11 +35,11 @@ class ConnectionHolder:
         while True:
             now = time.monotonic()
             allowed, at = min(self._rate, allowed + (now - at) * self._rate), now
-            wanted = min(self._number - len(self._open), int(allowed), _AT_ONCE)
-            for _ in range(wanted):
+            count = min(self._number - len(self._open), int(allowed), _AT_ONCE)
+            for _ in range(count):
                 allowed -= 1
                 self._connect()
-            for descriptor, _ in self._epoll.poll(0 if wanted else 0.02, 256):
+            for descriptor, _ in self._epoll.poll(0 if count else 0.02, 256):
                 self._open.pop(descriptor).close()
                 self.closed += 1
             if now - reported_at >= 1:

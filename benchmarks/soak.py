@@ -127,7 +127,9 @@ class _Soak:
         self._contestant, self._per_minute = contestant, per_minute
         templates = cluster.scenario.templates
         running = next(
-            each for each in cluster.operations if isinstance(each, CreatePods) and each.template == _TEMPLATE
+            operation
+            for operation in cluster.operations
+            if isinstance(operation, CreatePods) and operation.template == _TEMPLATE
         )
         template = pod_template(templates[_TEMPLATE], measured=True)
         self._render = Render(template, running, name="pod-$turn-$index")

@@ -146,7 +146,7 @@ def down(
     console = Console(stderr=True)
     names = state.cluster_names(state.default_root()) if every else [name]
     with reporter(console) as report:
-        ended = [each for each in names if LocalCluster(ClusterSpec(name=each)).stop(report)]
+        ended = [running for running in names if LocalCluster(ClusterSpec(name=running)).stop(report)]
     if not ended:
         _print_line(
             console,
@@ -208,8 +208,8 @@ def show_logs(
     directory = LocalCluster.attach(name).state_dir / "logs"
     files = log_files(directory, service)
     if not files:
-        known = ", ".join(services_with_logs(directory))
-        raise CommandError(f"cluster {name!r} has no service {service!r}; its services are: {known}", ExitCode.USAGE)
+        names = ", ".join(services_with_logs(directory))
+        raise CommandError(f"cluster {name!r} has no service {service!r}; its services are: {names}", ExitCode.USAGE)
     for line in log_lines(files, lines, follow):
         typer.echo(line)
 
@@ -269,21 +269,23 @@ def set_load(
     if change and not nodes:
         raise CommandError("--cpu and --memory need node names: load NODE --cpu 85%", ExitCode.USAGE)
     client = load_generator.LoadClient(LocalCluster.attach(name).load_generator_url)
-    known = client.nodes()
+    nodes_by_name = client.nodes()
     for node in nodes or ():
-        if node not in known:
+        if node not in nodes_by_name:
             raise CommandError(
                 f"cluster {name!r} has no node {node!r}; list them with: secondary-scheduler cluster load"
             )
         if change:
-            known[node] = client.change(node, change)
-    shown = {node: known[node] for node in nodes} if nodes else known
+            nodes_by_name[node] = client.change(node, change)
+    reported = {node: nodes_by_name[node] for node in nodes} if nodes else nodes_by_name
     if output.is_document:
-        document = {"apiVersion": _API_VERSION, "kind": "LocalClusterLoad", "nodes": shown}
+        document = {"apiVersion": _API_VERSION, "kind": "LocalClusterLoad", "nodes": reported}
         typer.echo(document_text(document, output), nl=False)
         return
     rows = [["NODE", "CPUS", "CPU", "MEMORY"]]
-    rows += [[node, str(load["cpus"]), f"{load['cpu']:.0%}", f"{load['memory']:.0%}"] for node, load in shown.items()]
+    rows += [
+        [node, str(load["cpus"]), f"{load['cpu']:.0%}", f"{load['memory']:.0%}"] for node, load in reported.items()
+    ]
     _print_table(rows)
 
 
@@ -299,8 +301,8 @@ def _status_data(cluster_status: ClusterStatus) -> dict[str, Any]:
         "olmCatalog": cluster_status.olm_catalog,
         "stateDir": str(cluster_status.state_dir),
         "services": [
-            {"name": each.name, "pid": each.pid, "running": each.running, "log": str(each.log)}
-            for each in cluster_status.services
+            {"name": service.name, "pid": service.pid, "running": service.running, "log": str(service.log)}
+            for service in cluster_status.services
         ],
     }
 

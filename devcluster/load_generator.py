@@ -191,8 +191,8 @@ def application(generator: LoadGenerator, uses: PodUses | None = None) -> web.Ap
 
     async def change(request: web.Request) -> web.Response:
         try:
-            wanted = LoadChange.model_validate_json(await request.read())
-            load = generator.change(request.match_info["name"], wanted, time.monotonic())
+            change = LoadChange.model_validate_json(await request.read())
+            load = generator.change(request.match_info["name"], change, time.monotonic())
         except ValidationError as error:
             problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors())
             return web.json_response({"error": problems}, status=400)

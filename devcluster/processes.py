@@ -157,9 +157,9 @@ def stop(records: Iterable[ProcessRecord]) -> None:
     Those marked `stop_first` have gone before the others are asked. Records whose process has ended, or whose pid
     belongs to another process by now, are left alone.
     """
-    known = list(records)
-    _stop_together(record for record in known if record.stop_first)
-    _stop_together(record for record in known if not record.stop_first)
+    entries = list(records)
+    _stop_together(record for record in entries if record.stop_first)
+    _stop_together(record for record in entries if not record.stop_first)
 
 
 def _stop_together(records: Iterable[ProcessRecord]) -> None:

@@ -96,16 +96,16 @@ def release_of(text: str) -> Release:
 
     Raises SpecError with one line for a text that is no version, a minor that cannot be built, and another patch level.
     """
-    known = ", ".join(RELEASES)
+    names = ", ".join(RELEASES)
     match = _VERSION.fullmatch(text)
     if match is None:
-        raise SpecError(f"Kubernetes {text!r} is no version: use {known}")
+        raise SpecError(f"Kubernetes {text!r} is no version: use {names}")
     minor, patch = match.groups()
     if minor in UNOBTAINABLE:
-        raise SpecError(f"Kubernetes {minor} cannot be built: {UNOBTAINABLE[minor]}; use {known}")
+        raise SpecError(f"Kubernetes {minor} cannot be built: {UNOBTAINABLE[minor]}; use {names}")
     release = RELEASES.get(minor)
     if release is None:
-        raise SpecError(f"Kubernetes {minor} is not in the table of what can be built: use {known}")
+        raise SpecError(f"Kubernetes {minor} is not in the table of what can be built: use {names}")
     if patch is not None and release.version != f"{minor}{patch}":
         raise SpecError(f"Kubernetes {minor}{patch} cannot be built, only {release.version} of that minor: use {minor}")
     return release

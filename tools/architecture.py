@@ -147,8 +147,8 @@ def width_of(box: str) -> float:
 
 def draw(edges: Edges) -> str:
     """The picture as SVG text."""
-    shown, levels = with_bends(reduced(edges), ranks(edges))
-    lines = rows(shown, levels)
+    graph, levels = with_bends(reduced(edges), ranks(edges))
+    lines = rows(graph, levels)
     middle: dict[str, tuple[float, float]] = {}
     boxes = []
     for level, line in enumerate(lines):
@@ -166,7 +166,7 @@ def draw(edges: Edges) -> str:
                     f' fill="{COLOURS[family(box)]}" stroke="#475569"/>'
                     f'<text x="{x:.0f}" y="{y + BOX_HEIGHT / 2 + 4.5:.1f}" text-anchor="middle">{escape(box)}</text>'
                 )
-    arrows = [line for box in sorted(shown) for end in sorted(shown[box]) for line in strokes(box, end, middle)]
+    arrows = [line for box in sorted(graph) for end in sorted(graph[box]) for line in strokes(box, end, middle)]
     height = 2 * MARGIN + (len(lines) - 1) * ROW_HEIGHT + BOX_HEIGHT
     return "\n".join(
         (

@@ -148,7 +148,7 @@ def _merged(name: str) -> str:
 
 
 def _certificates(content: tarfile.TarFile) -> list[bytes]:
-    members = sorted((each for each in content if each.name.endswith(".crt")), key=lambda each: each.name)
+    members = sorted((member for member in content if member.name.endswith(".crt")), key=lambda member: member.name)
     return [file.read() for member in members if (file := content.extractfile(member))]
 
 

@@ -80,8 +80,8 @@ def fetch_wheels(part: ImagePart) -> None:
     locks = b"".join(lock.read_bytes() for lock in (part.lock, BUILD_LOCK))
     fetched = part.wheels / ".locks"
     part.wheels.mkdir(exist_ok=True)
-    wanted = hashlib.sha256(f"{sys.version_info[:2]} ".encode() + locks).hexdigest()
-    if fetched.exists() and fetched.read_text(encoding="utf-8") == wanted:
+    digest = hashlib.sha256(f"{sys.version_info[:2]} ".encode() + locks).hexdigest()
+    if fetched.exists() and fetched.read_text(encoding="utf-8") == digest:
         return
     for file in part.wheels.glob("*.whl"):
         file.unlink()
@@ -89,7 +89,7 @@ def fetch_wheels(part: ImagePart) -> None:
     pip += ["--require-hashes", "--no-deps", "--only-binary", ":all:"]
     for lock in (part.lock, BUILD_LOCK):
         run(*pip, "--dest", part.wheels, "--requirement", lock)
-    fetched.write_text(wanted, encoding="utf-8")
+    fetched.write_text(digest, encoding="utf-8")
 
 
 def write_sbom(part: ImagePart) -> None:

@@ -61,7 +61,7 @@ class WheelTarget:
 
 def requirements(lock: Path, target: WheelTarget) -> str:
     """Return the lines of a lock that count for a target, with their hashes and without markers."""
-    kept: list[str] = []
+    lines: list[str] = []
     counts = False
     for line in lock.read_text(encoding="utf-8").splitlines():
         if line.startswith("#") or not line.strip():
@@ -70,8 +70,8 @@ def requirements(lock: Path, target: WheelTarget) -> str:
             requirement = Requirement(line.removesuffix("\\").strip())
             counts = requirement.marker is None or requirement.marker.evaluate(target.environment())
         if counts:
-            kept.append(re.sub(r" ;.*?( \\)?$", r"\1", line))
-    return "\n".join(kept) + "\n"
+            lines.append(re.sub(r" ;.*?( \\)?$", r"\1", line))
+    return "\n".join(lines) + "\n"
 
 
 def fetch(lock: Path, target: WheelTarget, directory: Path) -> list[Path]:
@@ -81,8 +81,8 @@ def fetch(lock: Path, target: WheelTarget, directory: Path) -> list[Path]:
     """
     text = requirements(lock, target)
     mark = directory / ".lock"
-    wanted = hashlib.sha256(f"{target} {text}".encode()).hexdigest()
-    if not mark.exists() or mark.read_text(encoding="utf-8") != wanted:
+    digest = hashlib.sha256(f"{target} {text}".encode()).hexdigest()
+    if not mark.exists() or mark.read_text(encoding="utf-8") != digest:
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
@@ -99,7 +99,7 @@ def fetch(lock: Path, target: WheelTarget, directory: Path) -> list[Path]:
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
             raise BuildError(f"{lock.name} for Python {target.python} on {target.machine}: {reason}")
-        mark.write_text(wanted, encoding="utf-8")
+        mark.write_text(digest, encoding="utf-8")
     return sorted(directory.glob("*.whl"))
 
 

@@ -315,7 +315,7 @@ def _with_integers(value: Any) -> Any:
 
 
 def _of_kind(objects: Sequence[Manifest], kind: str) -> list[Manifest]:
-    return [each for each in objects if each["kind"] == kind]
+    return [item for item in objects if item["kind"] == kind]
 
 
 class _BundleDumper(yaml.SafeDumper):

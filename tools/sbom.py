@@ -43,9 +43,9 @@ def locked(lock: Path = LOCK) -> dict[str, str]:
     lines = (line.removesuffix("\\").strip() for line in lock.read_text(encoding="utf-8").splitlines() if "==" in line)
     requirements = (Requirement(line) for line in lines if not line.startswith("--hash"))
     return {
-        _normalised(each.name): str(each.specifier).removeprefix("==")
-        for each in requirements
-        if each.marker is None or each.marker.evaluate()
+        _normalised(requirement.name): str(requirement.specifier).removeprefix("==")
+        for requirement in requirements
+        if requirement.marker is None or requirement.marker.evaluate()
     }
 
 
@@ -54,7 +54,7 @@ def wheels(lock: Path, directory: Path) -> Iterator[tuple[Path, email.message.Me
     pins = locked(lock)
     for file in sorted(directory.glob("*.whl")):
         with zipfile.ZipFile(file) as archive:
-            (name,) = (each for each in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", each))
+            (name,) = (path for path in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", path))
             metadata = email.message_from_bytes(archive.read(name))
         if pins.get(_normalised(metadata["Name"])) == metadata["Version"]:
             yield file, metadata
@@ -65,7 +65,9 @@ def licence(metadata: email.message.Message) -> str:
     if expression := metadata["License-Expression"]:
         return str(expression)
     classifiers = [
-        each.removeprefix(_CLASSIFIER) for each in metadata.get_all("Classifier") or [] if each.startswith(_CLASSIFIER)
+        classifier.removeprefix(_CLASSIFIER)
+        for classifier in metadata.get_all("Classifier") or []
+        if classifier.startswith(_CLASSIFIER)
     ]
     text = " ".join(str(metadata["License"] or "").split())
     # Some put the whole text of the licence there.

@@ -228,7 +228,9 @@ def _structural(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> di
 
 def _python_type(annotation: Any, sequence: str, mapping: str) -> str:
     """The type of an argument: what the analyzer of component packages knows, and a program has."""
-    arguments = [_python_type(each, sequence, mapping) for each in get_args(annotation) if not isinstance(each, str)]
+    arguments = [
+        _python_type(argument, sequence, mapping) for argument in get_args(annotation) if not isinstance(argument, str)
+    ]
     match get_origin(annotation):
         case None if _is_model(annotation) and annotation is not OptionalObjects:
             return f"{mapping}[str, Any]"
@@ -242,7 +244,7 @@ def _python_type(annotation: Any, sequence: str, mapping: str) -> str:
             return arguments[0]
         case typing.Literal:
             return "str"
-    return " | ".join(each for each in arguments if each != "NoneType")
+    return " | ".join(argument for argument in arguments if argument != "NoneType")
 
 
 def _package_schema(former: Mapping[str, Any]) -> dict[str, Any]:

@@ -147,9 +147,9 @@ def _take_documented(address: str, views: Sequence[View]) -> None:
 def recompressed(png: bytes) -> bytes:
     """The same picture, compressed as well as zlib can."""
     header, pixels = pixels_of(png)
-    kept = ((b"IHDR", header), (b"IDAT", zlib.compress(pixels, 9)), (b"IEND", b""))
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(pixels, 9)), (b"IEND", b""))
     return _SIGNATURE + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in kept
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
     )
 
 

@@ -193,7 +193,7 @@ def verify(cosign: Cosign, key: Path, image: str, bill: Mapping[str, Any] | None
     digest that the signature holds for: a tag that is moved meanwhile changes nothing.
     """
     signed = json.loads(cosign("verify", "--key", key, _IGNORE_LOG, "--output", "json", image))
-    (digest,) = {each["critical"]["image"]["docker-manifest-digest"] for each in signed}
+    (digest,) = {signature["critical"]["image"]["docker-manifest-digest"] for signature in signed}
     repository = image.partition("@")[0]
     if ":" in repository.rpartition("/")[2]:
         repository = repository.rpartition(":")[0]
@@ -201,7 +201,7 @@ def verify(cosign: Cosign, key: Path, image: str, bill: Mapping[str, Any] | None
     bills = _verified(cosign, key, name, CYCLONEDX, "cyclonedx")
     if bill is not None and bill not in bills:
         raise SignError(f"{name}: the signed bill of materials is another one than the file's")
-    commits = [_commit_of(each) for each in _verified(cosign, key, name, PROVENANCE, "slsaprovenance1")]
+    commits = [_commit_of(statement) for statement in _verified(cosign, key, name, PROVENANCE, "slsaprovenance1")]
     if commit and commit not in commits:
         raise SignError(f"{name}: the signed provenance says commit {', '.join(commits)}, not {commit}")
     return [

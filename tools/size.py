@@ -110,7 +110,7 @@ def files_of_settings() -> Mapping[str, list[str]]:
     texts = {path: text_of(path) for path in tracked(*SETTING_FILES)}
     words = {path: set(re.findall(r"[A-Za-z_][A-Za-z0-9_]*", text)) for path, text in texts.items()}
     return {
-        name: [path for path, known in words.items() if known & {name, field.alias or name}]
+        name: [path for path, fields in words.items() if fields & {name, field.alias or name}]
         for name, field in StackSettings.model_fields.items()
     }
 

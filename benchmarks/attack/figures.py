@@ -47,8 +47,8 @@ class Waits:
         """Sum up victims that were watched until `end`."""
         if not victims:
             return cls(0, 0, math.nan, math.nan, math.nan)
-        waits = [(end if each.bound is None else each.bound) - each.created for each in victims]
-        unbound = sum(each.bound is None for each in victims)
+        waits = [(end if victim.bound is None else victim.bound) - victim.created for victim in victims]
+        unbound = sum(victim.bound is None for victim in victims)
         return cls(len(victims), unbound, percentile(waits, 0.5), percentile(waits, 0.99), max(waits))
 
 
@@ -113,7 +113,7 @@ def complaints(turns: Sequence[Turn]) -> list[str]:
     """Say what is not good enough about ours, one line each; a peer of the same round is what it is compared with."""
     peers = {(turn.attack, turn.number): turn for turn in turns if turn.contestant == PEER}
     lines = []
-    for turn in (each for each in turns if each.contestant == OURS):
+    for turn in (measured for measured in turns if measured.contestant == OURS):
         peer = peers.get((turn.attack, turn.number))
         lines += [f"{turn.attack}, round {turn.number}: {line}" for line in _complaints(turn, peer)]
     return lines
@@ -153,8 +153,8 @@ def _cells(turn: Turn, names: Mapping[str, str]) -> list[str]:
     return [
         turn.attack,
         names.get(turn.contestant, turn.contestant),
-        *(f"{each.p50:.2f} / {each.p99:.2f} / {each.most:.2f}" for each in waits),
-        f"{sum(each.unbound for each in waits)} of {sum(each.victims for each in waits)}",
+        *(f"{phase.p50:.2f} / {phase.p99:.2f} / {phase.most:.2f}" for phase in waits),
+        f"{sum(phase.unbound for phase in waits)} of {sum(phase.victims for phase in waits)}",
         f"{len(turn.failed_probes)} of {turn.probes}{', ended' if turn.ended else ''}",
         "never" if turn.well_after is None else f"{turn.well_after:.1f}",
         f"{turn.creating:.0f}, {turn.deleting:.0f}",

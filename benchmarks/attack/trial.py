@@ -70,7 +70,7 @@ class AttackTrial:
             self._tenant = await self._admit(client)
             count = self._size.nodes
             await at_once((client.post("/api/v1/nodes", node(number)) for number in range(count)), _CREATORS)
-            await at_once((_create(client, each) for each in self._attack.cluster(count)), _CREATORS)
+            await at_once((_create(client, item) for item in self._attack.cluster(count)), _CREATORS)
 
     async def _admit(self, client: KubeClient) -> ClientConfig:
         """Return how the tenant reaches the API server."""
@@ -152,7 +152,7 @@ class AttackTrial:
         every, end = victims.fates(), time.monotonic()
         bounds = {"before": (began, attacked), "during": (attacked, gone), "after": (gone, end)}
         phases = {
-            phase: Waits.of([each for each in every if first <= each.created < last], end)
+            phase: Waits.of([victim for victim in every if first <= victim.created < last], end)
             for phase, (first, last) in bounds.items()
         }
         return Turn(
@@ -176,7 +176,7 @@ class AttackTrial:
     async def _attack_with(self, tenant: KubeClient) -> int:
         """Create what the tenant begins with; returns how many pods there are then."""
         attack = self._attack
-        await at_once((tenant.post(path_of(each), each) for each in attack.objects(self._size.nodes)), _CREATORS)
+        await at_once((tenant.post(path_of(item), item) for item in attack.objects(self._size.nodes)), _CREATORS)
         if attack.pod is not None:
             await at_once((tenant.post(_PODS, attack.pod(number)) for number in range(attack.at_once)), _CREATORS)
         return await _count(tenant)
@@ -287,7 +287,7 @@ async def _reason(tenant: KubeClient) -> str:
     if not waiting:
         return "none waits"
     conditions = waiting[0].get("status", {}).get("conditions", ())
-    messages = [each.get("message", "") for each in conditions if each["type"] == "PodScheduled"]
+    messages = [condition.get("message", "") for condition in conditions if condition["type"] == "PodScheduled"]
     return f"of one that waits: {messages[0] if messages else 'nothing yet'}"
 
 

@@ -101,12 +101,14 @@ class FilledCluster:
     @property
     def backlog(self) -> CreatePods:
         """The operation whose pods are measured."""
-        return next(each for each in self.operations if isinstance(each, CreatePods) and each.measured)
+        return next(
+            operation for operation in self.operations if isinstance(operation, CreatePods) and operation.measured
+        )
 
     @property
     def makes_room(self) -> bool:
         """Whether contestants delete pods, so that each of them needs the nodes filled again."""
-        return any(isinstance(each, CreatePods) and each.every_round for each in self.operations)
+        return any(isinstance(operation, CreatePods) and operation.every_round for operation in self.operations)
 
     @contextlib.contextmanager
     def contestant(self, role: str, root: Path = ROOT) -> Iterator[Contestant]:

@@ -84,8 +84,8 @@ class PodWatch:
 
     def reset(self) -> None:
         """Forget what was seen; what exists is still known."""
-        for each in (self.created, self.bound, self.node, self.events):
-            each.clear()
+        for moments in (self.created, self.bound, self.node, self.events):
+            moments.clear()
         self.first_event_at = None
 
     async def wait_for(self, condition: Callable[[], bool], seconds: float) -> bool:

@@ -102,7 +102,10 @@ def _race_all(chosen: list[tuple[Scenario, Workload]], options: argparse.Namespa
             cluster = filled.SavedCluster.of(options.cluster, scenario, workload, paths)
             runs = race_checkouts(scenario, workload, options.rounds, paths, roots, cluster)
             if options.json:
-                print(json.dumps([{name: run.figures for name, run in each.items()} for each in runs]), flush=True)
+                print(
+                    json.dumps([{name: run.figures for name, run in runs_by_name.items()} for runs_by_name in runs]),
+                    flush=True,
+                )
                 continue
             print(f"{scenario.name}/{workload.name}, {options.rounds} rounds", flush=True)
             print(*(report.compared(runs, name) for name in others), sep="\n", flush=True)

@@ -219,10 +219,13 @@ class _Contests:
 
     async def _wait_until_quiet(self, names: list[str]) -> None:
         seen, end = self._seen, time.monotonic() + _EVENT_SECONDS
-        wanted = {name for name in names if name in seen.bound}
+        bound_names = {name for name in names if name in seen.bound}
         while time.monotonic() < end:
             before = len(seen.events)
-            if await seen.wait_for(lambda: wanted <= seen.events.keys(), _QUIET_SECONDS) or len(seen.events) == before:
+            if (
+                await seen.wait_for(lambda: bound_names <= seen.events.keys(), _QUIET_SECONDS)
+                or len(seen.events) == before
+            ):
                 return
 
 

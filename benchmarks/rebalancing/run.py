@@ -270,9 +270,9 @@ class _Run:
     async def _unready(self) -> str:
         path = api_path("apps/v1", "deployments", namespace=NAMESPACE)
         for item in await self._list(path):
-            ready, wanted = item["status"].get("readyReplicas", 0), item["spec"]["replicas"]
-            if ready != wanted:
-                return f"{item['metadata']['name']} has {ready} of {wanted}"
+            ready, replicas = item["status"].get("readyReplicas", 0), item["spec"]["replicas"]
+            if ready != replicas:
+                return f"{item['metadata']['name']} has {ready} of {replicas}"
         return ""
 
     async def _measured(self) -> str:

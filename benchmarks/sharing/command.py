@@ -83,7 +83,11 @@ def table(results: Sequence[CellResult]) -> list[str]:
     for rate, fill in rows:
         cells = []
         for way in ways:
-            chosen = [each for each in results if (each.cell.rate, each.cell.fill, each.cell.way) == (rate, fill, way)]
+            chosen = [
+                result
+                for result in results
+                if (result.cell.rate, result.cell.fill, result.cell.way) == (rate, fill, way)
+            ]
             cells.append(" + ".join(_percent(chosen, role) for role in (OURS, PEER)))
         table_rows.append([rate, f"{fill} %", *cells])
     return markdown(["pods/s", "full", *ways], table_rows)
@@ -96,11 +100,11 @@ def figures(results: Sequence[CellResult]) -> list[str]:
         groups.setdefault((result.cell.rate, result.cell.fill, result.cell.way), []).append(result)
     rows = []
     for (rate, fill, way), rounds in groups.items():
-        rejected = [sum(sum(each.outcomes[role].rejected.values()) for each in rounds) for role in (OURS, PEER)]
-        bound = [sum(each.outcomes[role].bound for each in rounds) for role in (OURS, PEER)]
+        rejected = [sum(sum(result.outcomes[role].rejected.values()) for result in rounds) for role in (OURS, PEER)]
+        bound = [sum(result.outcomes[role].bound for result in rounds) for role in (OURS, PEER)]
         placed = [number - lost for number, lost in zip(bound, rejected, strict=True)]
-        seconds = f"{min(each.seconds for each in rounds):.0f}–{max(each.seconds for each in rounds):.0f}"
-        given_up, waiting = sum(each.given_up for each in rounds), sum(each.waiting for each in rounds)
+        seconds = f"{min(result.seconds for result in rounds):.0f}–{max(result.seconds for result in rounds):.0f}"
+        given_up, waiting = sum(result.given_up for result in rounds), sum(result.waiting for result in rounds)
         pairs = (f"{rejected[0]} + {rejected[1]}", f"{placed[0]} + {placed[1]}")
         rows.append([rate, f"{fill} %", way, len(rounds), *pairs, given_up, waiting, seconds])
     headings = ["pods/s", "full", "way", "rounds", "rejected: ours + other", "placed", "given up", "no node", "seconds"]

@@ -158,7 +158,7 @@ class Kubelets:
         outcome.bound += 1
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
         node = spec["nodeName"]
-        others = (each.requests for each in self._running[node].values())
+        others = (pod.requests for pod in self._running[node].values())
         refused = rejection(spec, others, self._allocatable[node])
         if refused is None:
             self._running[node][uid] = _Running(node, path, pod_requests(spec))

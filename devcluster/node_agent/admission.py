@@ -86,9 +86,9 @@ def rejection(spec: Obj, others: Iterable[Amounts], allocatable: Amounts) -> Adm
         # An extended resource that the node does not have may be one of the cluster's, or a device of a claim.
         if name not in allocatable and name not in _NATIVE:
             continue
-        wanted, room = requested.get(name, 0), allocatable.get(name, 0) - used.get(name, 0)
-        if wanted > 0 and wanted > room:
-            return _insufficient(name, wanted, used.get(name, 0), allocatable.get(name, 0))
+        request, room = requested.get(name, 0), allocatable.get(name, 0) - used.get(name, 0)
+        if request > 0 and request > room:
+            return _insufficient(name, request, used.get(name, 0), allocatable.get(name, 0))
     return None
 
 

@@ -134,8 +134,8 @@ class ClusterData:
 
     def _follow(self, owner: str, kind: DataKind, namespace: str, name: str) -> _FollowedObject:
         key = (kind, namespace, name)
-        known = self._followed.get(key)
-        if known is None:
+        followed = self._followed.get(key)
+        if followed is None:
             sink = _WatchedKind(lambda deleted, present: self._changed(kind, namespace, name))
             reflector = Reflector(
                 self._client,
@@ -146,10 +146,10 @@ class ClusterData:
                 field_selector=f"metadata.name={name}",
                 timing=_TIMING,
             )
-            known = _FollowedObject(sink, reflector, asyncio.create_task(reflector.run()), set())
-            self._followed[key] = known
-        known.owners.add(owner)
-        return known
+            followed = _FollowedObject(sink, reflector, asyncio.create_task(reflector.run()), set())
+            self._followed[key] = followed
+        followed.owners.add(owner)
+        return followed
 
     async def close(self) -> None:
         """End all watches."""

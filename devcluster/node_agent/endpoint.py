@@ -156,8 +156,8 @@ def _start_of_tail(stream: BinaryIO, lines: int) -> int:
         step = min(CHUNK, position)
         position = stream.seek(position - step)
         tail = stream.read(step) + tail
-    kept = tail.splitlines(keepends=True)[-lines:] if lines else []
-    return end - sum(len(line) for line in kept)
+    last = tail.splitlines(keepends=True)[-lines:] if lines else []
+    return end - sum(len(line) for line in last)
 
 
 def _require_api_server(request: web.Request) -> None:

@@ -89,9 +89,9 @@ def port_number(port: Any, container: Obj) -> int:
     """A port given by number or by the name of one of the container's ports. Raises ValueError for an unknown name."""
     if isinstance(port, int):
         return port
-    for known in container.get("ports") or []:
-        if known.get("name") == port:
-            return int(known["containerPort"])
+    for declared in container.get("ports") or []:
+        if declared.get("name") == port:
+            return int(declared["containerPort"])
     if str(port).isdigit():
         return int(port)
     raise ValueError(f"couldn't find port {port!r} in container {container['name']!r}")

@@ -115,7 +115,7 @@ def apply_definitions(api: AdminClient) -> None:
 
 def kinds_missing(api: AdminClient) -> str:
     """The kinds that the API server does not serve yet, as text; empty when it serves all."""
-    wanted = {file.name.partition(".")[0] for file in _DEFINITIONS.glob("*.yaml")}
+    definitions = {file.name.partition(".")[0] for file in _DEFINITIONS.glob("*.yaml")}
     served: set[str] = set()
     for version in ("v1", "v1alpha1", "v2"):
         try:
@@ -123,7 +123,7 @@ def kinds_missing(api: AdminClient) -> str:
         except ServiceError:
             continue
         served |= {resource["name"] for resource in resources}
-    return ", ".join(sorted(wanted - served))
+    return ", ".join(sorted(definitions - served))
 
 
 def apply_objects(api: AdminClient, catalog_address: str) -> None:

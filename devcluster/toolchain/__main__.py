@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
             if arguments in ([], ["--all"]):
                 ensure((*NAMES, *FOR_LONG_TESTS) if arguments else NAMES, report)
             else:
-                named = [each for each in arguments if each in BINARIES]
+                named = [argument for argument in arguments if argument in BINARIES]
                 ensure(named, report)
                 for minor in arguments:
                     if minor not in named:

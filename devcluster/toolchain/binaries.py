@@ -321,9 +321,9 @@ def ensure(names: Iterable[str], report: ProgressReporter, kubernetes: str | Non
     if absent:
         with golang.build_lock(bin_cache(), report):
             # Somebody else may have built them while we waited for the lock.
-            wanted = [binary for binary in absent if find(binary) is None]
-            if wanted:
-                _build(wanted, report)
+            unbuilt = [binary for binary in absent if find(binary) is None]
+            if unbuilt:
+                _build(unbuilt, report)
         paths |= {binary.name: binary.cached() for binary in absent}
     return paths
 

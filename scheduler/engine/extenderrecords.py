@@ -83,7 +83,7 @@ def _subject(question: Question) -> tuple[str, dict[str, int], str]:
         case PreemptQuestion():
             return "preempt", {_address(question.extender, question.extender.preempt_verb): 0}, question.pod.key
         case PrioritizeQuestion():
-            weights = {_address(each, each.prioritize_verb): each.weight for each in question.extenders}
+            weights = {_address(extender, extender.prioritize_verb): extender.weight for extender in question.extenders}
             return "prioritize", weights, question.pod.key
 
 
@@ -208,8 +208,8 @@ def _by_node(record: AnswerRecord) -> dict[str, Any]:
         return {name: record.scores.get(name, 0) for name in record.nodes}
     if record.verb == "preempt":
         return {name: (offered, record.victims.get(name)) for name, offered in record.nodes.items()}
-    kept = frozenset(record.kept)
-    return {name: (name in kept, record.failed.get(name), record.unresolvable.get(name)) for name in record.nodes}
+    names = frozenset(record.kept)
+    return {name: (name in names, record.failed.get(name), record.unresolvable.get(name)) for name in record.nodes}
 
 
 def _filtered(question: FilterQuestion, answers: Mapping[str, Any]) -> FilterAnswer:

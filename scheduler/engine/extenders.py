@@ -512,7 +512,9 @@ class HTTPExtenders:
             turns = asyncio.Semaphore(_READS_AT_ONCE)
             whole = {
                 node: (
-                    list(await asyncio.gather(*(_in_turn(turns, self._objects.pod, each) for each in victims.pods))),
+                    list(
+                        await asyncio.gather(*(_in_turn(turns, self._objects.pod, victim) for victim in victims.pods))
+                    ),
                     victims.violations,
                 )
                 for node, victims in question.victims.items()
@@ -552,7 +554,10 @@ class Extending:
     ) -> None:
         recorder = AnswerRecorder(open_recording(recording)) if recording else None
         self._client = client
-        whole = any(not each.node_cache_capable and (each.filter_verb or each.prioritize_verb) for each in configured)
+        whole = any(
+            not extender.node_cache_capable and (extender.filter_verb or extender.prioritize_verb)
+            for extender in configured
+        )
         self._nodes = WholeNodes() if whole else None
         self._objects = WholeObjects(client, self._nodes)
         self._http = HTTPExtenders(configured, self._objects, metrics, recorder)

@@ -135,9 +135,9 @@ class Evictor:
             "reason": PREEMPTED_REASON,
             "message": f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod",
         }
-        former = next((each for each in victim.conditions if each.type == "DisruptionTarget"), None)
-        if former is not None and former.status == "True":
-            if (former.reason, former.message) == (condition["reason"], condition["message"]):
+        previous = next((condition for condition in victim.conditions if condition.type == "DisruptionTarget"), None)
+        if previous is not None and previous.status == "True":
+            if (previous.reason, previous.message) == (condition["reason"], condition["message"]):
                 return None
         else:
             condition["lastTransitionTime"] = format_time(datetime.fromtimestamp(self._handle.now(), UTC))

@@ -105,8 +105,8 @@ class NodeCheck:
         info = self._state.node(node)
         if info is None:
             return failure(f"node {node} is gone")
-        known = {other.uid: other for other in self._state.pods_on(node) if not self._state.is_assumed(other.uid)}
-        if lacking := self._lacking(pod, info, known):
+        confirmed = {other.uid: other for other in self._state.pods_on(node) if not self._state.is_assumed(other.uid)}
+        if lacking := self._lacking(pod, info, confirmed):
             # No need to ask: the watch has shown it meanwhile.
             return self._full(pod, node, lacking)
         began = time.perf_counter()

@@ -99,7 +99,7 @@ class BindingNominations:
     def _counts_at_once(self, attempt: BindingAttempt, runner: ProfileRunner) -> bool:
         """Whether the nomination cannot wait: autoscalers may be adding a node for the pod."""
         pod = self._pending.get(attempt.pod.uid)
-        reported = pod is not None and any(each.type == "PodScheduled" for each in pod.conditions)
+        reported = pod is not None and any(condition.type == "PodScheduled" for condition in pod.conditions)
         return reported or attempt.queued.attempts > 1 or runner.options.compatibility != "safe"
 
     async def begin_wait(

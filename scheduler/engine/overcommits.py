@@ -178,8 +178,8 @@ class Overcommits:
             return False
         if not amounts.allocatable[row] and may_be_devices(name):
             # Devices of a class, which their claims account for.
-            known = self._state.objects.derived(ExtendedResources)
-            if known.class_of(name) is not None:
+            extended_resources = self._state.objects.derived(ExtendedResources)
+            if extended_resources.class_of(name) is not None:
                 return False
         not_bound = len(assumed) if name == "pods" else sum(pod.requests.get(name, 0) for pod in assumed)
         return bool(amounts.sums[row] - not_bound > amounts.allocatable[row])

@@ -152,9 +152,9 @@ class Shadows:
             self._forget(next(iter(self._differences)))
 
     def _forget(self, uid: str) -> None:
-        known = self._differences.pop(uid, None)
-        if known is not None:
-            self._bytes -= len(known[1])
+        difference = self._differences.pop(uid, None)
+        if difference is not None:
+            self._bytes -= len(difference[1])
 
     def show(self, *, namespace: str | None, limit: int) -> ShadowReport:
         """Return the last differences of a namespace's pods, or of all, the newest first; and the counts of all."""

@@ -137,7 +137,9 @@ class VersionFollower:
         ]
 
     def _compare_with_leader(self, minor: int | None) -> None:
-        newer = [] if minor is None else [each for each in self._unlike(minor) if each.kubernetes.minor > minor]
+        newer = (
+            [] if minor is None else [profile for profile in self._unlike(minor) if profile.kubernetes.minor > minor]
+        )
         if newer:
             raise LeaderIsOlderError(
                 f"the replica that leads follows Kubernetes 1.{minor}: profile {newer[0].scheduler_name} behaves as "

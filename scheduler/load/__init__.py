@@ -39,11 +39,11 @@ from scheduler.load.nodes import (
     nodes_by_address as nodes_by_address,
 )
 from scheduler.load.settings import (
-    Known as Known,
     LoadError as LoadError,
     LoadRefused as LoadRefused,
     LoadSettings as LoadSettings,
     LoadSource as LoadSource,
+    ObjectCount as ObjectCount,
 )
 from scheduler.load.watcherformat import watcher_document as watcher_document
 

@@ -71,12 +71,12 @@ _WRONG = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises."""
 
 
-def max_bytes(known: int | None, each: int = _BYTES_EACH) -> int:
+def max_bytes(count: int | None, bytes_each: int = _BYTES_EACH) -> int:
     """Return the cap on an answer about so many nodes or pods: 256 KiB, and 2 KiB for each; at most 16 MiB.
 
     16 MiB also where nobody knows how many there are.
     """
-    return MAX_BYTES if known is None else min(_BASE_BYTES + each * known, MAX_BYTES)
+    return MAX_BYTES if count is None else min(_BASE_BYTES + bytes_each * count, MAX_BYTES)
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from scheduler.config import EffectiveProfile
 from scheduler.imports import import_requests
 from scheduler.kube.client import ClientConfig
 from scheduler.load.answers import MAX_BYTES
-from scheduler.load.settings import Known, LoadSettings, LoadSource
+from scheduler.load.settings import LoadSettings, LoadSource, ObjectCount
 
 if TYPE_CHECKING:
     from scheduler.load.prometheus import PodSeriesSource
@@ -128,12 +128,13 @@ def load_source(
     settings: LoadSettings,
     api: ClientConfig,
     capacity_of: Callable[[str], tuple[int, int] | None] | None = None,
-    known: Known | None = None,
+    object_count: ObjectCount | None = None,
 ) -> LoadSource:
     """Return the source that a key names (`ArgsModel.source_key`).
 
     `api` and `capacity_of` are for the metrics server: the connection, and the capacity of a node (CPU in milli-units,
-    memory in bytes) where the caller knows the nodes. `known` says how many nodes there are, where the caller knows.
+    memory in bytes) where the caller knows the nodes. `object_count` says how many nodes there are, where the caller
+    knows.
     """
     provider = provider_of(key)
     # Imported here: the HTTP libraries take some hundredths of a second, and most configurations need none of them.
@@ -142,26 +143,28 @@ def load_source(
         from scheduler.load.metrics_server import MetricsServerSource
 
         connection = SyncConnection(api, timeout=settings.timeout_seconds, max_bytes=MAX_BYTES)
-        return MetricsServerSource(connection, capacity_of, known=known)
+        return MetricsServerSource(connection, capacity_of, object_count=object_count)
     import_requests()
     if provider == WATCHER:
         from scheduler.load.watcher import WatcherSource
 
-        return WatcherSource(settings, known=known)
+        return WatcherSource(settings, object_count=object_count)
     if provider == "SignalFx":
         from scheduler.load.signalfx import SignalFxSource
 
-        return SignalFxSource(settings, window_seconds(settings.window), known=known)
+        return SignalFxSource(settings, window_seconds(settings.window), object_count=object_count)
     from scheduler.load.prometheus import PrometheusSource
 
-    return PrometheusSource(settings, known=known)
+    return PrometheusSource(settings, object_count=object_count)
 
 
-def pod_series_source(key: str, settings: LoadSettings, known: Known | None = None) -> PodSeriesSource | None:
+def pod_series_source(
+    key: str, settings: LoadSettings, object_count: ObjectCount | None = None
+) -> PodSeriesSource | None:
     """Return what reads the use of pods from the source that a key names; None where that has none, as it is not
-    Prometheus. `known` says how many pods there are."""
+    Prometheus. `object_count` says how many pods there are."""
     if provider_of(key) != "Prometheus":
         return None
     from scheduler.load.prometheus import PodSeriesSource
 
-    return PodSeriesSource(settings, known=known)
+    return PodSeriesSource(settings, object_count=object_count)

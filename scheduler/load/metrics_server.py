@@ -15,7 +15,7 @@ from scheduler.kube.primitives import QuantityError, TimestampError, epoch_secon
 from scheduler.load.answers import AnswerDecoder, AnswerError, LoadAnswer, max_bytes
 from scheduler.load.figures import Rejections, is_usable
 from scheduler.load.nodes import list_nodes
-from scheduler.load.settings import Known, LoadError
+from scheduler.load.settings import LoadError, ObjectCount
 
 Capacity = tuple[int, int]
 """CPU in milli-units and memory in bytes."""
@@ -65,8 +65,8 @@ class MetricsConnection(Protocol):
 class MetricsServerSource:
     """One list a read. The metrics server reports the latest usage only, and no deviation.
 
-    `capacity_of` gives the capacity of a node of the cluster, and `known` says how many it has; without the first each
-    read lists the nodes as well.
+    `capacity_of` gives the capacity of a node of the cluster, and `object_count` says how many it has; without the
+    first each read lists the nodes as well.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class MetricsServerSource:
         connection: MetricsConnection,
         capacity_of: Callable[[str], Capacity | None] | None = None,
         clock: Callable[[], float] = time.time,
-        known: Known | None = None,
+        object_count: ObjectCount | None = None,
     ) -> None:
         self._connection = connection
         self._clock = clock
-        self._known = known
+        self._object_count = object_count
         self._capacity_of = capacity_of
 
     def describe(self) -> str:
@@ -92,12 +92,12 @@ class MetricsServerSource:
     def read(self) -> LoadReading:
         """Read the usage of all nodes; see `LoadSource.read`."""
         body = self._get(METRICS_PATH)
-        capacity_of, known = self._capacity_of, self._known and self._known()
+        capacity_of, object_count = self._capacity_of, self._object_count and self._object_count()
         if capacity_of is None:
             capacities = self._list_capacities()
-            capacity_of, known = capacities.get, len(capacities)
+            capacity_of, object_count = capacities.get, len(capacities)
         try:
-            answer: LoadAnswer[_NodeMetricsList, _Usage] = _USAGES.decode(body, max_bytes(known, _BYTES_A_NODE))
+            answer: LoadAnswer[_NodeMetricsList, _Usage] = _USAGES.decode(body, max_bytes(object_count, _BYTES_A_NODE))
         except AnswerError as error:
             raise LoadError(f"{METRICS_PATH}: the answer cannot be used: {error}") from error
         rejections = Rejections()

@@ -19,7 +19,7 @@ from scheduler.framework import LoadReading, NodeLoad
 from scheduler.load.answers import AnswerDecoder, AnswerError, LoadAnswer
 from scheduler.load.figures import Rejections, is_usable
 from scheduler.load.session import GuardedSession
-from scheduler.load.settings import Known, LoadError, LoadSettings
+from scheduler.load.settings import LoadError, LoadSettings, ObjectCount
 
 _CONTAINERS: Final = 'container!="",container!="POD"'
 """Without a pod's own cgroup, which sums its containers up, and without sandboxes."""
@@ -64,13 +64,13 @@ class PodSeriesSource:
     """
 
     def __init__(
-        self, settings: LoadSettings, clock: Callable[[], float] = time.time, known: Known | None = None
+        self, settings: LoadSettings, clock: Callable[[], float] = time.time, object_count: ObjectCount | None = None
     ) -> None:
-        """`known` is how many pods there are."""
+        """`object_count` is how many pods there are."""
         self._window = settings.window
         self._clock = clock
-        self._known = known
-        self._prometheus = PrometheusSource(settings, known=known)
+        self._object_count = object_count
+        self._prometheus = PrometheusSource(settings, object_count=object_count)
 
     def close(self) -> None:
         """Close the session."""
@@ -100,7 +100,7 @@ class PodSeriesSource:
 
     def _by_pod(self, function: str, series: str, at: float, rejections: Rejections) -> dict[str, float]:
         values: dict[str, float] = {}
-        for pods in _selectors(0 if self._known is None else self._known()):
+        for pods in _selectors(0 if self._object_count is None else self._object_count()):
             vector = self._prometheus.ask(f"{function} by {_BY_POD} ({series.replace('$pods', pods)})", at)
             rejections.add(series, vector.reason, vector.rejected)
             for sample in vector.samples:
@@ -183,12 +183,12 @@ class PrometheusSource:
     """
 
     def __init__(
-        self, settings: LoadSettings, clock: Callable[[], float] = time.time, known: Known | None = None
+        self, settings: LoadSettings, clock: Callable[[], float] = time.time, object_count: ObjectCount | None = None
     ) -> None:
-        """`known` is that of `GuardedSession`."""
+        """`object_count` is that of `GuardedSession`."""
         self._settings = settings
         self._clock = clock
-        self._session = GuardedSession(settings, {"/api/v1/query": _decode}, known)
+        self._session = GuardedSession(settings, {"/api/v1/query": _decode}, object_count)
         self._client = PrometheusConnect(url=settings.address.rstrip("/"), session=self._session, retry=Retry(0))
 
     def describe(self) -> str:

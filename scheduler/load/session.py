@@ -16,7 +16,7 @@ import requests
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from scheduler.load.answers import AnswerError, max_bytes
-from scheduler.load.settings import Known, LoadError, LoadRefused, LoadSettings
+from scheduler.load.settings import LoadError, LoadRefused, LoadSettings, ObjectCount
 
 _CHUNK = 64 * 1024
 _MAX_TOKEN = 64 * 1024
@@ -56,18 +56,20 @@ class GuardedSession(requests.Session):
     shadows anything set by `mount()`.
     """
 
-    def __init__(self, settings: LoadSettings, answers: Mapping[str, Decode], known: Known | None = None) -> None:
+    def __init__(
+        self, settings: LoadSettings, answers: Mapping[str, Decode], object_count: ObjectCount | None = None
+    ) -> None:
         """Create a session.
 
         Args:
             settings: where to, and the limits.
             answers: how to decode what each path that will be asked for answers with.
-            known: for the cap on an answer (`max_bytes`); None where nobody knows.
+            object_count: for the cap on an answer (`max_bytes`); None where nobody knows.
         """
         super().__init__()
         self._settings = settings
         self._answers = answers
-        self._known = known
+        self._object_count = object_count
         # A proxy or .netrc of the environment would see the credential.
         self.trust_env = False
         self.verify = (str(settings.ca_file) if settings.ca_file else True) if settings.verify_tls else False
@@ -95,14 +97,14 @@ class GuardedSession(requests.Session):
         elif token:
             headers["Authorization"] = f"Bearer {token}"
         kwargs.update(stream=True, allow_redirects=False, timeout=settings.timeout_seconds, verify=self.verify)
-        known = None if self._known is None else self._known()
-        limit = max_bytes(known)
+        object_count = None if self._object_count is None else self._object_count()
+        limit = max_bytes(object_count)
         try:
             response = super().request(method, url, headers=headers, **kwargs)
             with response:
                 self._check_status(response)
                 is_answer = response.status_code == requests.codes.ok
-                body = self._body(response, deadline, limit if is_answer else _MAX_REFUSAL, known)
+                body = self._body(response, deadline, limit if is_answer else _MAX_REFUSAL, object_count)
         except requests.exceptions.SSLError as error:
             cause = _root_cause(error)
             raise LoadError(f"{settings.address}: TLS verification failed ({cause}); {tls_advice(cause)}") from error
@@ -130,7 +132,7 @@ class GuardedSession(requests.Session):
         except AnswerError as error:
             raise LoadError(f"{self._settings.address}: the answer of {path} cannot be used: {error}") from error
 
-    def _body(self, response: requests.Response, deadline: float, limit: int, known: int | None) -> bytes:
+    def _body(self, response: requests.Response, deadline: float, limit: int, object_count: int | None) -> bytes:
         settings = self._settings
         body = bytearray()
         try:
@@ -139,7 +141,7 @@ class GuardedSession(requests.Session):
             while chunk := response.raw.read1(_CHUNK, decode_content=True):
                 body += chunk
                 if len(body) > limit:
-                    reason = "" if known is None else f", which is the most for {known} nodes or pods"
+                    reason = "" if object_count is None else f", which is the most for {object_count} nodes or pods"
                     raise LoadError(
                         f"{settings.address}: the answer is larger than {limit} bytes{reason}; narrow the queries to"
                         " this cluster"

@@ -60,7 +60,7 @@ class LoadSettings:
         return f"LoadSettings(address={self.address!r}, window={self.window!r})"
 
 
-Known = Callable[[], int]
+ObjectCount = Callable[[], int]
 """How many nodes, or pods, a source may tell about, for the cap on its answers. Called on the thread that reads it."""
 
 

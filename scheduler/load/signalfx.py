@@ -14,7 +14,7 @@ from scheduler.framework import LoadReading, NodeLoad
 from scheduler.load.answers import AnswerDecoder, AnswerError, LoadAnswer
 from scheduler.load.figures import Rejections, is_usable
 from scheduler.load.session import GuardedSession
-from scheduler.load.settings import Known, LoadError, LoadSettings
+from scheduler.load.settings import LoadError, LoadSettings, ObjectCount
 
 _SERIES = (("cpu_average", "cpu.utilization"), ("memory_average", "memory.utilization"))
 _MAX_SERIES = 10_000
@@ -75,13 +75,15 @@ class SignalFxSource:
         settings: LoadSettings,
         window_seconds: float,
         clock: Callable[[], float] = time.time,
-        known: Known | None = None,
+        object_count: ObjectCount | None = None,
     ) -> None:
-        """`known` is that of `GuardedSession`."""
+        """`object_count` is that of `GuardedSession`."""
         self._settings = settings
         self._window = window_seconds
         self._clock = clock
-        self._session = GuardedSession(settings, {_POINTS_PATH: _POINTS.decode, _NAMES_PATH: _NAMES.decode}, known)
+        self._session = GuardedSession(
+            settings, {_POINTS_PATH: _POINTS.decode, _NAMES_PATH: _NAMES.decode}, object_count
+        )
 
     def describe(self) -> str:
         """`SignalFx ADDRESS`."""

@@ -15,7 +15,7 @@ from scheduler.framework import LoadReading
 from scheduler.load.answers import MAX_BYTES, AnswerDecoder, AnswerError
 from scheduler.load.figures import Metric, Rejections, is_usable, load_of_metrics
 from scheduler.load.session import GuardedSession
-from scheduler.load.settings import Known, LoadError, LoadSettings
+from scheduler.load.settings import LoadError, LoadSettings, ObjectCount
 
 WATCHER_PATH = "/watcher"
 _QUERY = "watcher"
@@ -100,12 +100,12 @@ class WatcherSource:
     fetching still serves its last values, and only the timestamp shows it."""
 
     def __init__(
-        self, settings: LoadSettings, clock: Callable[[], float] = time.time, known: Known | None = None
+        self, settings: LoadSettings, clock: Callable[[], float] = time.time, object_count: ObjectCount | None = None
     ) -> None:
-        """`known` is that of `GuardedSession`."""
+        """`object_count` is that of `GuardedSession`."""
         self._settings = settings
         self._clock = clock
-        self._session = GuardedSession(settings, {WATCHER_PATH: _decode}, known)
+        self._session = GuardedSession(settings, {WATCHER_PATH: _decode}, object_count)
 
     def describe(self) -> str:
         """`load-watcher ADDRESS`."""

@@ -220,7 +220,9 @@ def _self_signed(address: str) -> tuple[bytes, bytes]:
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + datetime.timedelta(days=365))
         .add_extension(
-            x509.SubjectAlternativeName([x509.DNSName("localhost"), *(x509.IPAddress(each) for each in addresses)]),
+            x509.SubjectAlternativeName(
+                [x509.DNSName("localhost"), *(x509.IPAddress(address) for address in addresses)]
+            ),
             critical=False,
         )
         .sign(key, hashes.SHA256())

@@ -97,10 +97,10 @@ class ClientObserver:
         response_size(received)
 
     def _of(self, method: str) -> tuple[Callable[[float], None], ...]:
-        known = self._by_verb.get(method)
-        if known is None:
+        observers = self._by_verb.get(method)
+        if observers is None:
             metrics, verb = self._metrics, "GET" if method == _SENT_ALONE else method
             families = (metrics.duration, metrics.request_size, metrics.response_size, metrics.rate_limiter)
             series: list[Distribution] = [family.labels(verb, self._host) for family in families]
-            known = self._by_verb[method] = tuple(each.observe for each in series)
-        return known
+            observers = self._by_verb[method] = tuple(histogram.observe for histogram in series)
+        return observers

@@ -64,7 +64,10 @@ class CountedEvents:
         now = self._clock()
         if not noted.count or now - noted.said_at < _SECONDS:
             return
-        printable = "".join(each if each.isprintable() else repr(each)[1:-1] for each in " ".join(noted.reason.split()))
+        printable = "".join(
+            character if character.isprintable() else repr(character)[1:-1]
+            for character in " ".join(noted.reason.split())
+        )
         reason = printable.encode("ascii", "backslashreplace").decode()[:_MAX_REASON]
         self._report(event, count=noted.count, address=noted.address, reason=reason)
         noted.said_at, noted.count = now, 0

@@ -379,7 +379,7 @@ def _choose(kind: str, accept: str) -> tuple[str, str] | None:
         parameters = dict(part.partition("=")[::2] for part in rest)
         if media_type in ("text/plain", "text/*", "*/*"):
             return "text/plain", ""
-        wanted = (parameters.get("g"), parameters.get("as"))
-        if media_type in _DOCUMENTS and wanted == (_GROUP, kind) and parameters.get("v") in _VERSIONS:
+        requested = (parameters.get("g"), parameters.get("as"))
+        if media_type in _DOCUMENTS and requested == (_GROUP, kind) and parameters.get("v") in _VERSIONS:
             return media_type, parameters["v"]
     return None

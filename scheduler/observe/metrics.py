@@ -518,6 +518,6 @@ class Metrics:
 
     @staticmethod
     def _show(gauge: Gauge, numbers: Mapping[Any, int]) -> None:
-        known = {tuple(sample.labels.values()) for metric in gauge.collect() for sample in metric.samples}
-        for labels in known | numbers.keys():
+        present = {tuple(sample.labels.values()) for metric in gauge.collect() for sample in metric.samples}
+        for labels in present | numbers.keys():
             gauge.labels(*labels).set(numbers.get(labels, 0))

@@ -31,13 +31,16 @@ class NetworkCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Return what a scrape shows."""
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        shown = float(2**64 - 1) if limit == resource.RLIM_INFINITY else float(limit)
+        value = float(2**64 - 1) if limit == resource.RLIM_INFINITY else float(limit)
         text = "Most bytes of virtual memory that the process may have; 2^64 - 1 is no limit"
-        yield GaugeMetricFamily("process_virtual_memory_max_bytes", text, shown)
+        yield GaugeMetricFamily("process_virtual_memory_max_bytes", text, value)
         try:
             lines = self._interfaces.read_text(encoding="ascii", errors="replace").splitlines()[2:]
             fields = [line.partition(":")[2].split() for line in lines]
-            received, sent = sum(int(each[0]) for each in fields), sum(int(each[8]) for each in fields)
+            received, sent = (
+                sum(int(interface[0]) for interface in fields),
+                sum(int(interface[8]) for interface in fields),
+            )
         except (OSError, ValueError, IndexError):
             return
         text = "Bytes {} over the network interfaces of the process's network namespace"

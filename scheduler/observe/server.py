@@ -165,8 +165,8 @@ def bind(address: str, port: int, *, share_port: bool = False) -> list[socket.so
             number = port_of(sockets) if sockets else port
             sockets.append(_bound(family, (host, number, *scope), share_port=share_port, only_ipv6=True))
     except OSError:
-        for each in sockets:
-            each.close()
+        for listener in sockets:
+            listener.close()
         raise
     return sockets
 

@@ -160,7 +160,7 @@ class LabelGroups:
 def required_labels(selectors: Iterable[Selector]) -> Sequence[LabelKey]:
     """Return the labels of which a pod must have one for all selectors to select it: the fewest that one key gives;
     none where they select a pod without labels."""
-    required = [_listed(*each) for selector in selectors for each in selector.required.items()]
+    required = [_listed(*requirement) for selector in selectors for requirement in selector.required.items()]
     return min(required, key=len, default=())
 
 
@@ -171,7 +171,7 @@ def deciding_labels(selector: Selector) -> Sequence[LabelKey | None]:
         return required_labels((selector,))
     if len(selector.refused) > _MAX_LISTED:
         return (None,)
-    return [label for each in selector.refused.items() for label in _listed(*each)]
+    return [label for refusal in selector.refused.items() for label in _listed(*refusal)]
 
 
 def _listed(key: str, values: Values) -> Sequence[LabelKey]:
@@ -234,7 +234,7 @@ def weigh(groups: LabelGroups, terms: Iterable[WeightedQuery]) -> dict[LabelGrou
             everywhere[namespaces, alive].add(weight, number)
             weight, number = -weight, -number
         keys = selector.required or selector.refused
-        carrying = [group for each in keys.items() for carriers in groups.carrying(*each) for group in carriers]
+        carrying = [group for label in keys.items() for carriers in groups.carrying(*label) for group in carriers]
         for group in carrying if len(keys) < 2 else set(carrying):
             if (namespaces is None or group.namespace in namespaces) and (group.alive or not alive):
                 weights[group].add(weight, number)
@@ -302,7 +302,7 @@ def label_sets(groups: LabelGroups, selector: Selector) -> int:
     if selector.nothing:
         return 0
     if selector.required:
-        return min(groups.carriers(*each) for each in selector.required.items())
+        return min(groups.carriers(*requirement) for requirement in selector.required.items())
     return sum(groups.carriers(key, selector.refused[key]) for key in groups.present(selector.refused))
 
 

@@ -72,9 +72,9 @@ def moved_terms(
                 matches = term.matches(pod.namespace, pod.labels, labels)
                 counts = np.zeros(len(column.values) + 1, dtype=np.int64)
                 extra[id(term)] = TermCounts(term, weight, counts) if matches else None
-            known = extra[id(term)]
-            if known is not None and column.codes[row] >= 0:
-                known.counts[column.codes[row]] += sign
+            counted = extra[id(term)]
+            if counted is not None and column.codes[row] >= 0:
+                counted.counts[column.codes[row]] += sign
     return [*terms, *(counts for counts in extra.values() if counts is not None)]
 
 

@@ -32,10 +32,10 @@ class Nominator:
 
     def set(self, pod: PodInfo, node: str) -> None:
         """Nominate a pod to a node, instead of any former one; to none where the name is empty."""
-        known = self.by_node.get(node, ()) if node and self._node_of.get(pod.uid) == node else ()
-        if any(nominee.uid == pod.uid and _counts_alike(nominee, pod) for nominee in known):
+        nominees = self.by_node.get(node, ()) if node and self._node_of.get(pod.uid) == node else ()
+        if any(nominee.uid == pod.uid and _counts_alike(nominee, pod) for nominee in nominees):
             # Only its status has changed: it needs the same room, so the node need not be looked at again.
-            self.by_node[node] = tuple(pod if nominee.uid == pod.uid else nominee for nominee in known)
+            self.by_node[node] = tuple(pod if nominee.uid == pod.uid else nominee for nominee in nominees)
             return
         self.remove(pod.uid)
         if not node:
@@ -51,11 +51,11 @@ class Nominator:
         """
         node = pod.nominated_node
         if not node:
-            known = self._node_of.get(pod.uid)
-            if known is None:
+            nominated_to = self._node_of.get(pod.uid)
+            if nominated_to is None:
                 return
             if old is None or not old.nominated_node:
-                node = known
+                node = nominated_to
         self.set(pod, node)
 
     def remove(self, uid: str) -> None:

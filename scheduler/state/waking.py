@@ -29,7 +29,9 @@ class Waking:
             (scheduler, plugin): concerns
             for scheduler, plugins in self._hints.items()
             for plugin, registrations in plugins.items()
-            if (concerns := [each.concern for each in registrations if each.concern is not None])
+            if (
+                concerns := [registration.concern for registration in registrations if registration.concern is not None]
+            )
         }
 
     def _matching(self, queued: QueuedPod, event: ClusterEvent) -> dict[str, tuple[HintRegistration, ...]]:

@@ -13,9 +13,9 @@ from scheduler.catalog import CredentialRules, address_problem
 from scheduler.config import Configuration
 from scheduler.framework import LoadReading
 from scheduler.load import (
-    Known,
     LoadError,
     LoadSettings,
+    ObjectCount,
     PrometheusSource,
     WatcherSource,
     configured_sources,
@@ -105,15 +105,19 @@ def read_load_document(origin: LoadOrigin, names: Mapping[str, str], say: Callab
         rules=CredentialRules(directory=None, allow_insecure=origin.allow_insecure),
     )
 
-    def known() -> int:
+    def object_count() -> int:
         return len(set(names.values()))
 
-    content = _from_watcher(settings, known, say) if origin.watcher else _from_prometheus(settings, names, known, say)
+    content = (
+        _from_watcher(settings, object_count, say)
+        if origin.watcher
+        else _from_prometheus(settings, names, object_count, say)
+    )
     return {"apiVersion": API_VERSION, "kind": LOAD_KIND, "metadata": {"name": "nodes"}, **content}
 
 
-def _from_watcher(settings: LoadSettings, known: Known, say: Callable[[str], None]) -> dict[str, Any]:
-    source = WatcherSource(settings, known=known)
+def _from_watcher(settings: LoadSettings, object_count: ObjectCount, say: Callable[[str], None]) -> dict[str, Any]:
+    source = WatcherSource(settings, object_count=object_count)
     try:
         answer = source.ask()
     finally:
@@ -138,9 +142,9 @@ def _say_left_out(reading: LoadReading, say: Callable[[str], None]) -> None:
 
 
 def _from_prometheus(
-    settings: LoadSettings, names: Mapping[str, str], known: Known, say: Callable[[str], None]
+    settings: LoadSettings, names: Mapping[str, str], object_count: ObjectCount, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    source = PrometheusSource(settings, known=known)
+    source = PrometheusSource(settings, object_count=object_count)
     try:
         reading = source.read()
     finally:

@@ -129,7 +129,7 @@ class Taker:
         if len(sources) > 1:
             remarks.append(f"the configuration names {len(sources)} load sources; the load is that of the first")
         try:
-            source = load_source(key, settings, self.api, known=lambda: nodes)
+            source = load_source(key, settings, self.api, object_count=lambda: nodes)
             try:
                 reading = source.read()
             finally:

@@ -60,7 +60,7 @@ class TargetCluster:
         try:
             contexts, current = kubernetes_config.list_kube_config_contexts(config_file=file)
             name = context or current["name"]
-            if name not in (each["name"] for each in contexts):
+            if name not in (entry["name"] for entry in contexts):
                 raise ClusterStateError(f"{file or 'the kubeconfig'} has no context {name!r}; see: kubectl config view")
             kubernetes_config.load_kube_config(file, name, configuration, persist_config=False)
         except (kubernetes_config.ConfigException, OSError, ValueError, TypeError) as error:

@@ -449,10 +449,10 @@ async def _suppressing(action: Awaitable[object]) -> None:
 
 async def _read(stream: asyncio.StreamReader, most: int) -> str:
     """Everything is read, so that the writer can go on, and the beginning kept."""
-    kept = b""
+    output = b""
     while data := await stream.read(1 << 16):
-        kept += data[: most - len(kept)]
-    return kept.decode("utf-8", "replace")
+        output += data[: most - len(output)]
+    return output.decode("utf-8", "replace")
 
 
 def _image_config(text: str) -> ImageConfig | None:

@@ -167,9 +167,9 @@ def build_root(spec: dict[str, Any]) -> None:
 # --- the workload -----------------------------------------------------------------------------------------------------
 def drop_privileges(spec: dict[str, Any]) -> None:
     """no_new_privs, and a capability bounding set of exactly what the container keeps."""
-    kept = set(spec["capabilities"])
+    allowed = set(spec["capabilities"])
     for capability in range(LAST_CAPABILITY + 1):
-        if capability not in kept:
+        if capability not in allowed:
             # EINVAL beyond the kernel's last capability; EPERM where we hold none to begin with.
             _libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0)
     if spec["noNewPrivs"]:

@@ -204,10 +204,10 @@ def plan_root(
     pods' secrets).
     """
     planner = _Planner(lister)
-    wanted = {planner.resolve(mount.path): mount for mount in mounts}
+    mount_at = {planner.resolve(mount.path): mount for mount in mounts}
     resolver = [VolumeMount(RESOLVER, RESOLVER, True)] if lister(RESOLVER) is not None else []
-    inner = [VolumeMount(path, mount.source, mount.read_only) for path, mount in wanted.items()] + resolver
-    hidden = (*EMPTY, *wanted)
+    inner = [VolumeMount(path, mount.source, mount.read_only) for path, mount in mount_at.items()] + resolver
+    hidden = (*EMPTY, *mount_at)
     inner += [VolumeMount(path, path, True) for path in visible if _is_below(path, hidden)]
     inner.sort(key=lambda mount: (mount.path.count("/"), mount.path))
 
@@ -218,7 +218,7 @@ def plan_root(
     planner.open("/", pinned)
     planner.operations += [["proc", "/proc"], ["bind", "/sys", "/sys", True], *_devices()]
     for path in EMPTY:
-        if path not in wanted:
+        if path not in mount_at:
             for parent in (*_parents(path), path):
                 if parent not in planner.opened:
                     planner.open(parent, pinned)

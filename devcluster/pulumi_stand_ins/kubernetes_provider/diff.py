@@ -143,12 +143,12 @@ def _quantity(value: Any) -> Decimal | None:
 def _is_left_out(change: PropertyChange, old_inputs: Object, new: Object) -> bool:
     if change.kind is not ChangeKind.ADD:
         return False
-    wanted = at(new, change.path)
-    if not is_empty(wanted):
+    new_value = at(new, change.path)
+    if not is_empty(new_value):
         return False
     if change.path[:1] == ("metadata",):
         return True
-    return is_built_in(new) and at(old_inputs, change.path) == wanted
+    return is_built_in(new) and at(old_inputs, change.path) == new_value
 
 
 _ALWAYS = (".metadata.name", ".metadata.namespace")

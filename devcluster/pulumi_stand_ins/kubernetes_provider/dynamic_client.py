@@ -86,9 +86,9 @@ class DynamicClient:
     def resource_type(self, api_version: str, kind: str) -> ResourceType:
         """How the kind is addressed; raises NoMatch if it is not served."""
         with self._lock:
-            known = self._types.get((api_version, kind))
-        if known is not None:
-            return known
+            cached = self._types.get((api_version, kind))
+        if cached is not None:
+            return cached
         try:
             discovered = self.request("GET", _group_path(api_version))
         except NotFound:
@@ -98,10 +98,10 @@ class DynamicClient:
                 if "/" not in entry["name"]:
                     resource_type = ResourceType(str(entry["name"]), bool(entry["namespaced"]))
                     self._types[api_version, str(entry["kind"])] = resource_type
-            known = self._types.get((api_version, kind))
-        if known is None:
+            cached = self._types.get((api_version, kind))
+        if cached is None:
             raise NoMatch(api_version, kind)
-        return known
+        return cached
 
     def forget_types(self) -> None:
         """Discover again: a CustomResourceDefinition was created, changed or deleted."""

@@ -187,5 +187,5 @@ class Checkpoint:
         inside = outputs.get(_INPUTS) or {}
         inside = inside if isinstance(inside, dict) else {}
         live = {key: value for key, value in plain.items() if not key.startswith("__")}
-        kept = inputs if inputs else inside
-        return cls(live, kept, str(plain.get(_FIELD_MANAGER) or ""), str(plain.get(_INITIAL_API_VERSION) or ""))
+        own_inputs = inputs if inputs else inside
+        return cls(live, own_inputs, str(plain.get(_FIELD_MANAGER) or ""), str(plain.get(_INITIAL_API_VERSION) or ""))

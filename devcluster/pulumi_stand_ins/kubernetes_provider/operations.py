@@ -82,9 +82,9 @@ class ConfiguredCluster:
 
     def is_namespaced(self, api_version: str, kind: str) -> bool:
         """Whether a kind lives in a namespace; a kind that is not served yet is assumed to."""
-        known = namespaced_built_in(api_version, kind)
-        if known is not None or self.api is None:
-            return known is not False
+        namespaced = namespaced_built_in(api_version, kind)
+        if namespaced is not None or self.api is None:
+            return namespaced is not False
         try:
             return self.api.resource_type(api_version, kind).namespaced
         except KubeError:
@@ -205,8 +205,8 @@ class Operations:
             return
         api, live = self._api(), old.live
         name = split_identity(identifier)[1]
-        wanted = annotation(live, ANNOTATION_PROPAGATION) or ""
-        policy = _PROPAGATION.get(wanted.lower(), "Foreground")
+        propagation = annotation(live, ANNOTATION_PROPAGATION) or ""
+        policy = _PROPAGATION.get(propagation.lower(), "Foreground")
         try:
             path = api.path(live, name)
             api.request("DELETE", path, body={"propagationPolicy": policy})

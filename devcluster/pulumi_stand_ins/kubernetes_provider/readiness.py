@@ -69,10 +69,10 @@ def _deployment(obj: Object, reader: ObjectReader) -> State:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if not _observed(obj):
         return Pending("Waiting for the Deployment controller to see this generation")
-    wanted = spec.get("replicas", 1)
+    replicas = spec.get("replicas", 1)
     updated, total = status.get("updatedReplicas", 0), status.get("replicas", 0)
     available = status.get("availableReplicas", 0)
-    if updated >= wanted and total <= updated and available >= updated:
+    if updated >= replicas and total <= updated and available >= updated:
         return READY
     reasons = problems(_newest_pods(obj, reader))
     progressing = conditions(obj).get("Progressing", {})
@@ -81,10 +81,10 @@ def _deployment(obj: Object, reader: ObjectReader) -> State:
     replica_failure = conditions(obj).get("ReplicaFailure", {})
     if replica_failure.get("status") == "True":
         reasons = (f"{replica_failure.get('reason')}: {replica_failure.get('message')}", *reasons)
-    if total > updated and available >= wanted:
+    if total > updated and available >= replicas:
         text = f"Waiting for {total - updated} replicas of the old generation to end"
     else:
-        text = f"Waiting for the rollout: {min(available, updated)} of {wanted} replicas are updated and available"
+        text = f"Waiting for the rollout: {min(available, updated)} of {replicas} replicas are updated and available"
     return _pending(text, reasons)
 
 
@@ -93,16 +93,16 @@ def _stateful_set(obj: Object, reader: ObjectReader) -> State:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if not _observed(obj):
         return Pending("Waiting for the StatefulSet controller to see this generation")
-    wanted, ready = spec.get("replicas", 1), status.get("readyReplicas", 0)
+    replicas, ready = spec.get("replicas", 1), status.get("readyReplicas", 0)
     strategy = spec.get("updateStrategy") or {}
     partition = (strategy.get("rollingUpdate") or {}).get("partition", 0)
     updated = (
         status.get("updatedReplicas", 0) if status.get("currentRevision") != status.get("updateRevision") else ready
     )
-    if ready >= wanted and (strategy.get("type") == "OnDelete" or updated >= wanted - partition):
+    if ready >= replicas and (strategy.get("type") == "OnDelete" or updated >= replicas - partition):
         return READY
     return _pending(
-        f"Waiting for the rollout: {ready} of {wanted} replicas are ready", problems(_owned_pods(obj, reader))
+        f"Waiting for the rollout: {ready} of {replicas} replicas are ready", problems(_owned_pods(obj, reader))
     )
 
 
@@ -111,12 +111,12 @@ def _daemon_set(obj: Object, reader: ObjectReader) -> State:
     status = obj.get("status") or {}
     if not _observed(obj):
         return Pending("Waiting for the DaemonSet controller to see this generation")
-    wanted = status.get("desiredNumberScheduled", 0)
+    desired = status.get("desiredNumberScheduled", 0)
     done = min(status.get("updatedNumberScheduled", 0), status.get("numberAvailable", 0))
-    if done >= wanted:
+    if done >= desired:
         return READY
     return _pending(
-        f"Waiting for the rollout: {done} of {wanted} pods are available", problems(_owned_pods(obj, reader))
+        f"Waiting for the rollout: {done} of {desired} pods are available", problems(_owned_pods(obj, reader))
     )
 
 
@@ -306,7 +306,9 @@ def readiness(obj: Object, reader: ObjectReader) -> State:
         return READY
     expression = annotation(obj, ANNOTATION_WAIT_FOR)
     if expression is not None:
-        missing = [text for wanted in wait_for.parse(expression) if (text := wanted.pending_reason(obj)) is not None]
+        missing = [
+            text for condition in wait_for.parse(expression) if (text := condition.pending_reason(obj)) is not None
+        ]
         return Pending(missing[0], (*missing, *_workload_problems(obj, reader))) if missing else READY
     rule = _BY_KIND.get(group_kind(obj))
     return rule(obj, reader) if rule is not None else READY

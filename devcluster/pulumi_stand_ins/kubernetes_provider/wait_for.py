@@ -42,18 +42,18 @@ class ConditionExpectation:
 
     def pending_reason(self, obj: Object) -> str | None:
         """What is still missing. A condition that speaks of an older generation does not count."""
-        wanted = f'condition "{self.type}" to be "{self.status}"'
+        expected = f'condition "{self.type}" to be "{self.status}"'
         condition = conditions(obj).get(self.type)
         if condition is None:
-            return f"Waiting for {wanted}; it is not set yet"
+            return f"Waiting for {expected}; it is not set yet"
         observed = condition.get("observedGeneration", obj["status"].get("observedGeneration"))
         generation = obj.get("metadata", {}).get("generation")
         if isinstance(observed, int) and isinstance(generation, int) and observed < generation:
-            return f"Waiting for {wanted}; it still speaks of generation {observed} of {generation}"
+            return f"Waiting for {expected}; it still speaks of generation {observed} of {generation}"
         if str(condition.get("status", "")).lower() == self.status.lower():
             return None
         reported = [str(condition[key]) for key in ("reason", "message") if condition.get(key)]
-        return f'Waiting for {wanted}; it is "{condition.get("status")}"' + (
+        return f'Waiting for {expected}; it is "{condition.get("status")}"' + (
             f" ({': '.join(reported)})" if reported else ""
         )
 
@@ -75,10 +75,10 @@ class JsonPathExpectation:
             return f"Waiting for {self.text}; there is no such field yet"
         if self.value is None:
             return None
-        shown = [_text(place) for place in places]
-        if self.value.lower() in (text.lower() for text in shown):
+        texts = [_text(place) for place in places]
+        if self.value.lower() in (text.lower() for text in texts):
             return None
-        return f'Waiting for {self.text} to be "{self.value}" (found "{", ".join(shown)}")'
+        return f'Waiting for {self.text} to be "{self.value}" (found "{", ".join(texts)}")'
 
 
 def _follow(step: re.Match[str], place: Any) -> Iterable[Any]:

@@ -107,9 +107,9 @@ class ObjectWriter:
             force = force or is_fresh(live)
         else:
             live = self._take_over(live, manager)
-        wanted = _without_ignored(obj, live, manager, ignore)
+        applied = _without_ignored(obj, live, manager, ignore)
         try:
-            return self._apply(wanted, manager, force=force, dry_run=dry_run, warn=warn)
+            return self._apply(applied, manager, force=force, dry_run=dry_run, warn=warn)
         except Conflict as error:
             message = (
                 f"server-side apply field conflict detected, see {_CONFLICT_LINK} for troubleshooting help\n"
@@ -158,10 +158,14 @@ class ObjectWriter:
         return self._api.request("PATCH", path, body=obj, content_type=APPLY_PATCH, query=query, warn=warn)
 
     def _replace(self, obj: Object, live: Object, manager: str, *, dry_run: bool, warn: Warn) -> Object:
-        kept: Object = {
+        live_metadata: Object = {
             key: metadata_of(live)[key] for key in ("finalizers", "ownerReferences") if key in metadata_of(live)
         }
-        metadata: Object = {**kept, **metadata_of(obj), "resourceVersion": metadata_of(live)["resourceVersion"]}
+        metadata: Object = {
+            **live_metadata,
+            **metadata_of(obj),
+            "resourceVersion": metadata_of(live)["resourceVersion"],
+        }
         path = self._api.path(obj, str(metadata["name"]))
         body = {**obj, "metadata": metadata}
         return self._api.request("PUT", path, body=body, query=_query(manager, dry_run=dry_run), warn=warn)
@@ -232,10 +236,10 @@ def take_over_fields(live: Object, manager: str) -> list[Object] | None:
     fields: Object = {}
     for entry in [*ours, *takeable]:
         fields = _union(fields, entry.get("fieldsV1") or {})
-    kept = [entry for entry in entries if entry not in ours and entry not in takeable]
+    others = [entry for entry in entries if entry not in ours and entry not in takeable]
     template = (ours or takeable)[0]
     merged = {**template, "manager": manager, "operation": "Apply", "fieldsV1": fields}
-    return [merged, *kept]
+    return [merged, *others]
 
 
 def is_fresh(live: Object) -> bool:

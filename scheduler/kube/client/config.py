@@ -225,19 +225,19 @@ def _entry(
     documents: list[tuple[Path, Mapping[str, Any]]], section: str, kind: str, name: str, source: str
 ) -> tuple[Mapping[str, Any], Path]:
     """Find a named entry; the first file that has it wins, as in kubectl."""
-    known: list[str] = []
+    options: list[str] = []
     for path, document in documents:
         entries = document.get(section) or ()
         for entry in entries if isinstance(entries, list) else ():
             if not isinstance(entry, dict):
                 continue
-            known.append(str(entry.get("name")))
+            options.append(str(entry.get("name")))
             if entry.get("name") == name:
                 content = entry.get(kind) or {}
                 if not isinstance(content, dict):
                     raise ConfigError(f"{path}: {kind} {name!r} is not a mapping")
                 return content, path
-    raise ConfigError(f"{source}: no {kind} {name!r}; there are: {', '.join(sorted(known)) or 'none'}")
+    raise ConfigError(f"{source}: no {kind} {name!r}; there are: {', '.join(sorted(options)) or 'none'}")
 
 
 def _refuse(entry: Mapping[str, Any], keys: tuple[str, ...], path: Path) -> None:
@@ -263,7 +263,7 @@ def proxy_variable(server: str, environment: Mapping[str, str]) -> str | None:
     """Return the name of the variable whose proxy client-go would use for a server; None if it connects directly."""
     parts = urlsplit(server)
     name = "HTTPS_PROXY" if parts.scheme == "https" else "HTTP_PROXY"
-    chosen = next((each for each in (name, name.lower()) if environment.get(each)), None)
+    chosen = next((variable for variable in (name, name.lower()) if environment.get(variable)), None)
     if chosen is None:
         return None
     host, port = (parts.hostname or "").rstrip("."), parts.port or (443 if parts.scheme == "https" else 80)

@@ -269,12 +269,12 @@ class EtcdRestores:
         """What is to be listed, and can be."""
         return [
             name
-            for name, each in self._reflectors().items()
-            if each.state.outdated and not (each.state.absent or each.state.unread or each.refusal)
+            for name, reflector in self._reflectors().items()
+            if reflector.state.outdated and not (reflector.state.absent or reflector.state.unread or reflector.refusal)
         ]
 
     def _doubtful(self) -> dict[str, int]:
-        return {name: each.state.lists for name, each in self._reflectors().items() if each.doubtful}
+        return {name: reflector.state.lists for name, reflector in self._reflectors().items() if reflector.doubtful}
 
     def _look_again(self) -> None:
         """See what was listed once more since: its watch ended early, as it does where the API server is restarted."""

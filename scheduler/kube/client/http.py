@@ -372,16 +372,16 @@ class KubeClient:
         """Send a request on the connection that a list has just left, which need not be kept for another, or on a new
         one; on a new one, too, where the server has just closed the other."""
         tls = self._tls()
-        kept = self._streams.take_from(self._pool, tls)
+        idle = self._streams.take_from(self._pool, tls)
         while True:
-            connection = kept or await self._streams.open(tls, deadline)
+            connection = idle or await self._streams.open(tls, deadline)
             try:
                 return connection, await connection.open(request, timeout=deadline - time.monotonic(), silence=silence)
             except BaseException as error:
                 self._streams.release(connection)
-                if kept is None or not isinstance(error, ConnectionClosed) or error.answered or self._closed:
+                if idle is None or not isinstance(error, ConnectionClosed) or error.answered or self._closed:
                     raise
-                kept = None
+                idle = None
 
     async def _chunks(self, path: str, stream: Stream) -> AsyncIterator[bytes]:
         try:

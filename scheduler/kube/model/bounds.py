@@ -114,18 +114,18 @@ def fields() -> Iterator[tuple[str, str, Bound | None]]:
 
 
 def _classes() -> set[type[Struct]]:
-    known: set[type[Struct]] = set()
+    bounded: set[type[Struct]] = set()
     waiting: list[type[Struct]] = [*Object.__subclasses__()]
     while waiting:
         model = waiting.pop()
-        if model in known or not model.__module__.startswith("scheduler.kube.model") or model.__name__ in _OTHERS:
+        if model in bounded or not model.__module__.startswith("scheduler.kube.model") or model.__name__ in _OTHERS:
             continue
-        known.add(model)
+        bounded.add(model)
         info = msgspec.inspect.type_info(model)
         assert isinstance(info, msgspec.inspect.StructType)
         for field in info.fields:
             waiting += _structs(field.type)
-    return known
+    return bounded
 
 
 _OTHERS = ("Unstructured",)

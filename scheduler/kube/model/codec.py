@@ -241,7 +241,9 @@ def _readable_meta(content: Any) -> ObjectMeta:
         return msgspec.convert(metadata, ObjectMeta)
     except (msgspec.MsgspecError, RecursionError):
         fields = {"name": "name", "namespace": "namespace", "uid": "uid", "resource_version": "resourceVersion"}
-        return ObjectMeta(**{each: metadata[name] for each, name in fields.items() if type(metadata.get(name)) is str})
+        return ObjectMeta(
+            **{attribute: metadata[name] for attribute, name in fields.items() if type(metadata.get(name)) is str}
+        )
 
 
 def _page(items: list[T], invalid: list[InvalidObject], meta: ListMeta) -> ListPage[T]:

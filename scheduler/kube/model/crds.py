@@ -228,7 +228,7 @@ class SeccompProfileSpec(Struct, frozen=True, gc=False, rename="camel"):
 
     def __post_init__(self) -> None:
         """Raise ValueError for more names than there can be system calls."""
-        names = sum(len(each.names) for each in self.syscalls)
+        names = sum(len(rule.names) for rule in self.syscalls)
         if names > _MAX_CALLS:
             raise ValueError(f"the profile names {names} system calls, at most {_MAX_CALLS} are read")
 

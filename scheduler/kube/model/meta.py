@@ -161,7 +161,7 @@ def require_short(selector: LabelSelector | None) -> None:
     """
     if selector is None:
         return
-    listed = len(selector.match_labels) + sum(1 + len(each.values) for each in selector.match_expressions)
+    listed = len(selector.match_labels) + sum(1 + len(requirement.values) for requirement in selector.match_expressions)
     if listed > MAX_LISTED:
         raise ValueError(f"the selector lists {listed} labels, expressions and values, at most {MAX_LISTED} are read")
 

@@ -55,7 +55,8 @@ def require_few(selector: NodeSelector | None) -> None:
     """
     terms = () if selector is None else selector.node_selector_terms
     listed = sum(
-        1 + sum(1 + len(each.values) for each in (*term.match_expressions, *term.match_fields)) for term in terms
+        1 + sum(1 + len(requirement.values) for requirement in (*term.match_expressions, *term.match_fields))
+        for term in terms
     )
     if listed > MAX_LISTED:
         text = f"the node selector lists {listed} terms, expressions and values, at most {MAX_LISTED} are read"

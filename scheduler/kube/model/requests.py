@@ -206,7 +206,9 @@ def _requests_of_resized(pod: Pod, rules: ResizeRules) -> PodRequests:
             def amounts(container: Container, source: _Source = source) -> Mapping[str, int]:
                 return default(source(container, statuses.get(container.name), infeasible))
 
-            init = [(amounts(each), each.restart_policy == "Always") for each in pod.spec.init_containers]
+            init = [
+                (amounts(container), container.restart_policy == "Always") for container in pod.spec.init_containers
+            ]
             raise_amounts(total, _aggregate(map(amounts, pod.spec.containers), init))
         for amount in sums:
             raise_amounts(total, amount)
@@ -261,7 +263,9 @@ def runs_as_specified(pod: Pod) -> bool:
         if actual is None and not container.allocated_resources:
             continue
         if specified is None:
-            specified = {each.name: each.resources for each in (*pod.spec.init_containers, *pod.spec.containers)}
+            specified = {
+                container.name: container.resources for container in (*pod.spec.init_containers, *pod.spec.containers)
+            }
         required = specified.get(container.name, _NOTHING)
         if container.allocated_resources and container.allocated_resources != required.requests:
             return False
@@ -284,7 +288,9 @@ def pod_limits(pod: Pod, *, use_status: bool = False, rules: ResizeRules = _FIRS
     statuses: dict[str, ContainerStatus] = {}
     infeasible = False
     if use_status:
-        statuses = {each.name: each for each in (*pod.status.init_container_statuses, *pod.status.container_statuses)}
+        statuses = {
+            status.name: status for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)
+        }
         infeasible = _is_infeasible(pod)
     main = [_limits(container, statuses.get(container.name), infeasible) for container in spec.containers]
     init = [

@@ -185,20 +185,24 @@ EVERYTHING: Final = Selector()
 
 def conjunction(selectors: Iterable[Selector]) -> Selector:
     """Return the selector of the objects that all of them select; of everything where there are none."""
-    parts = sorted((each for each in selectors if not each.everything), key=lambda each: each.size, reverse=True)
+    parts = sorted(
+        (selector for selector in selectors if not selector.everything),
+        key=lambda selector: selector.size,
+        reverse=True,
+    )
     if len(parts) < 2:
         return parts[0] if parts else EVERYTHING
-    if any(each.nothing for each in parts):
+    if any(selector.nothing for selector in parts):
         return NOTHING
     # The largest is copied as it is, and only the keys of the others are looked at.
     required, refused = dict(parts[0].required), dict(parts[0].refused)
     for part in parts[1:]:
         for key, values in part.required.items():
-            known = required.get(key)
-            required[key] = values if known is None else _both(known, values)
+            before = required.get(key)
+            required[key] = values if before is None else _both(before, values)
         for key, values in part.refused.items():
-            known = refused.get(key)
-            refused[key] = values if known is None else _either(known, values)
+            before = refused.get(key)
+            refused[key] = values if before is None else _either(before, values)
     touched = {key for part in parts[1:] for key in (*part.required, *part.refused)}
     return _settled(required, refused, touched)
 
@@ -224,7 +228,7 @@ def _both(first: Values, second: Values) -> Values:
     if isinstance(first, OpenValues):
         first, second = second, first
     assert isinstance(first, frozenset)
-    return first & second if isinstance(second, frozenset) else frozenset(each for each in first if each in second)
+    return first & second if isinstance(second, frozenset) else frozenset(value for value in first if value in second)
 
 
 def _either(first: Values, second: Values) -> Values:
@@ -251,7 +255,7 @@ class _Requirement(NamedTuple):
     bound: int
 
 
-_OPERATORS: Final[Mapping[str, SelectorOperator]] = {each.value: each for each in SelectorOperator}
+_OPERATORS: Final[Mapping[str, SelectorOperator]] = {operator.value: operator for operator in SelectorOperator}
 _WITH_VALUES: Final = frozenset({SelectorOperator.IN, SelectorOperator.NOT_IN})
 _WITHOUT_VALUES: Final = frozenset({SelectorOperator.EXISTS, SelectorOperator.DOES_NOT_EXIST})
 _ORDERED: Final[frozenset[str]] = frozenset({SelectorOperator.GT, SelectorOperator.LT})
@@ -308,8 +312,8 @@ def _compiled(requirements: Iterable[_Requirement]) -> Selector:
                 accepted = OpenValues(above=bound)
             case _:
                 accepted = OpenValues(below=bound)
-        former = required.get(key)
-        required[key] = accepted if former is None else _both(former, accepted)
+        previous = required.get(key)
+        required[key] = accepted if previous is None else _both(previous, accepted)
     for key, excluded_values in excluded.items():
         refused.setdefault(key, frozenset(excluded_values))
     return _settled(required, refused, tuple(required))

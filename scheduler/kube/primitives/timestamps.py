@@ -78,8 +78,8 @@ def _utc(moment: datetime) -> datetime:
 
 
 def _message(text: str) -> str:
-    shown = text if len(text) <= 60 else text[:57] + "..."
-    return f"{shown!r} is not a time of the form 2006-01-02T15:04:05Z"
+    excerpt = text if len(text) <= 60 else text[:57] + "..."
+    return f"{excerpt!r} is not a time of the form 2006-01-02T15:04:05Z"
 
 
 class _Reader(NamedTuple):
@@ -243,5 +243,5 @@ def _offset(text: str) -> int:
 
 
 def _not_of_layout(text: str) -> str:
-    shown = text if len(text) <= 60 else text[:57] + "..."
-    return f"{shown!r} is not a time of this layout"
+    excerpt = text if len(text) <= 60 else text[:57] + "..."
+    return f"{excerpt!r} is not a time of this layout"

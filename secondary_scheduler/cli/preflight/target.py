@@ -88,7 +88,7 @@ class CheckTarget:
         yield from self.notes
         if any(note.status is CheckStatus.FAILED for note in self.notes):
             return
-        source = load_source(self.key, self.settings, self.api, known=lambda: len(self.nodes))
+        source = load_source(self.key, self.settings, self.api, object_count=lambda: len(self.nodes))
         try:
             yield from Examination(self.settings, source, self.nodes, self.counted, self.needed).run()
         finally:

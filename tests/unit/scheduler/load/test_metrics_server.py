@@ -115,7 +115,7 @@ def test_an_answer_is_capped_by_the_nodes_and_not_by_their_labels(api: FakeServi
     nodes = {f"n{number}": (4000, 8 << 30) for number in range(200)}
     items = [{**usage(name), "metadata": {"name": name, "labels": {"x": "y" * 3800}}} for name in nodes]
     connection = SyncConnection(ClientConfig(server=api.url), timeout=5)
-    measured = MetricsServerSource(connection, nodes.get, known=lambda: len(nodes))
+    measured = MetricsServerSource(connection, nodes.get, object_count=lambda: len(nodes))
     api.json({"items": items})
     assert set(measured.read().loads) == set(nodes)
     api.json({"items": items * 2})

@@ -59,7 +59,7 @@ def test_in_a_large_cluster_no_answer_has_all_pods_and_together_they_have_each_o
         send(handler, answer({f"ns/{name}": "1" for name in names if re.fullmatch(selector, name)}))
 
     prometheus.answer = respond
-    source = PodSeriesSource(LoadSettings(prometheus.url), known=lambda: 100_000)
+    source = PodSeriesSource(LoadSettings(prometheus.url), object_count=lambda: 100_000)
     assert set(source.read().by_pod) == {f"ns/{name}" for name in names}
     assert len(prometheus.paths) == 9
     wanted = "".join(re.findall(r"\.\*\[([a-z0-9]+)\]", "".join(map(query_in, prometheus.paths[:3]))))

@@ -220,11 +220,11 @@ def test_the_error_for_an_invalid_answer_says_why_and_shows_no_token(prometheus:
 def test_a_huge_answer_is_cut_off(prometheus: FakePrometheus) -> None:
     body = b" " * 270_000
     prometheus.answer = lambda handler, query: send(handler, body)
-    known = PrometheusSource(LoadSettings(address=prometheus.url), known=lambda: 2)
+    known = PrometheusSource(LoadSettings(address=prometheus.url), object_count=lambda: 2)
     with pytest.raises(LoadError, match="larger than 266240 bytes, which is the most for 2 nodes or pods; narrow"):
         known.read()
     body = vector({f"n{number}": "0.1" for number in range(4000)})
-    assert len(PrometheusSource(LoadSettings(address=prometheus.url), known=lambda: 100).read().loads) == 4000
+    assert len(PrometheusSource(LoadSettings(address=prometheus.url), object_count=lambda: 100).read().loads) == 4000
 
 
 def test_of_a_huge_refusal_a_line_is_told(prometheus: FakePrometheus) -> None:

@@ -33,8 +33,8 @@ def watcher() -> Iterator[FakeService]:
 
 
 def source(watcher: FakeService, nodes: int | None = None, **settings: Any) -> WatcherSource:
-    known = None if nodes is None else lambda: nodes
-    return WatcherSource(LoadSettings(address=watcher.url, timeout_seconds=0.5, **settings), known=known)
+    object_count = None if nodes is None else lambda: nodes
+    return WatcherSource(LoadSettings(address=watcher.url, timeout_seconds=0.5, **settings), object_count=object_count)
 
 
 def metric(kind: str, operator: str, value: Any) -> dict[str, Any]:
