@@ -20,7 +20,7 @@ from scheduler.catalog import (
 from secondary_scheduler.operator.reconcile import ApiFailure
 from tests.components.conftest import CANARY_TOKEN
 from tests.components.graph import PROVIDER_TYPE, STATUS, Graph, Registered, clear_values, run_program, stack_values
-from tests.unit.operator.builders import World, config_map, scheduler, secret
+from tests.unit.operator.builders import Instance, config_map, scheduler, secret
 
 NAMESPACE = "openshift-secondary-scheduler-operator"
 OURS = "secondary-scheduler-operator"
@@ -161,7 +161,7 @@ def test_direct_has_the_contract_of_the_operators_deployment(
         topology={"mode": "HighlyAvailable", "highlyAvailableTopology": {"maxReplicas": replicas}},
         configPolicy="PassThrough",
     )
-    world = World(resource, config_map(content), secret(credentials["secretName"]))
+    world = Instance(resource, config_map(content), secret(credentials["secretName"]))
     world.observed_fields["unreadable"] = {"Node": ApiFailure(403, "nodes is forbidden")}
     world.settle()
     upstream_spec = world.get("Deployment", "secondary-scheduler")["spec"]

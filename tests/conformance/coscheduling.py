@@ -29,7 +29,7 @@ from tests.conformance import schedulerplugins
 from tests.conformance.apiclient import COLLECTIONS, Api
 from tests.conformance.case import Json
 from tests.conformance.controlplane import ControlPlane, control_plane_running
-from tests.conformance.coscheduling_worlds import Group, Member, World, generate
+from tests.conformance.coscheduling_worlds import Group, GroupScenario, Member, generate
 from tests.support.waiting import PATIENCE_SECONDS
 
 Process = subprocess.Popen[bytes]
@@ -48,7 +48,7 @@ _CRD = Path(__file__).parents[2] / "components/crds/scheduling.x-k8s.io_podgroup
 # Objects ------------------------------------------------------------------------------------------------------------
 
 
-def _node(world: World, name: str, cpus: int) -> Json:
+def _node(world: GroupScenario, name: str, cpus: int) -> Json:
     resources = {"cpu": str(cpus), "memory": "64Gi", "pods": "110"}
     return {
         "apiVersion": "v1",
@@ -58,7 +58,7 @@ def _node(world: World, name: str, cpus: int) -> Json:
     }
 
 
-def _group(world: World, group: Group, minimum: int | None = None) -> Json:
+def _group(world: GroupScenario, group: Group, minimum: int | None = None) -> Json:
     spec: Json = {"minMember": minimum or group.minimum}
     if group.resources:
         spec["minResources"] = {"cpu": group.resources}
@@ -70,7 +70,7 @@ def _group(world: World, group: Group, minimum: int | None = None) -> Json:
     }
 
 
-def _pod(world: World, pod: Member, scheduler: str) -> Json:
+def _pod(world: GroupScenario, pod: Member, scheduler: str) -> Json:
     spec: Json = {
         "schedulerName": scheduler,
         "nodeSelector": {"world": world.namespace},
@@ -166,7 +166,7 @@ class Story:
     messages: set[str] = field(default_factory=set)
 
 
-class Stage:
+class GroupPlayer:
     """Where worlds are played."""
 
     def __init__(self, api: Api, directory: Path) -> None:
@@ -195,7 +195,7 @@ class Stage:
             assert time.monotonic() < deadline, "the PodGroup kind is not served"
             await asyncio.sleep(0.1)
 
-    async def play(self, worlds: list[World], scheduler: Scheduler) -> dict[int, Story]:
+    async def play(self, worlds: list[GroupScenario], scheduler: Scheduler) -> dict[int, Story]:
         """Play all worlds with a scheduler, and clear the stage."""
         self._plays += 1
         stories = {world.seed: Story() for world in worlds}
@@ -209,7 +209,7 @@ class Stage:
             await self._clear(worlds)
         return stories
 
-    async def _set(self, worlds: list[World], scheduler: str) -> None:
+    async def _set(self, worlds: list[GroupScenario], scheduler: str) -> None:
         created: list[Json] = []
         namespaces = {item["metadata"]["name"] for item in await self._api.list_all("Namespace")}
         spaces = [world.namespace for world in worlds if world.namespace not in namespaces]
@@ -227,7 +227,7 @@ class Stage:
             [_pod(world, pod, scheduler) for world in worlds for pod in world.pods if not pod.later], created
         )
 
-    async def _do(self, world: World, scheduler: str) -> None:
+    async def _do(self, world: GroupScenario, scheduler: str) -> None:
         kind, name = world.step
         group = {member.name: member for member in world.groups}.get(name)
         pods = [member for member in world.pods if not member.later]
@@ -255,7 +255,7 @@ class Stage:
             await self._api.call("PATCH", f"{path}/{name}/status", {"status": {"phase": "Succeeded"}})
 
     async def _phase(
-        self, worlds: list[World], stories: dict[int, Story], process: Process, *, starting: bool = False
+        self, worlds: list[GroupScenario], stories: dict[int, Story], process: Process, *, starting: bool = False
     ) -> None:
         """Watch until nobody has been bound for a while."""
         began = changed = time.monotonic()
@@ -278,7 +278,7 @@ class Stage:
         for seed, names in before.items():
             stories[seed].bound.append(names)
 
-    async def _read(self, worlds: list[World], stories: dict[int, Story]) -> dict[int, list[str]]:
+    async def _read(self, worlds: list[GroupScenario], stories: dict[int, Story]) -> dict[int, list[str]]:
         by_namespace = {world.namespace: world.seed for world in worlds}
         bound: dict[int, list[str]] = {world.seed: [] for world in worlds}
         for item in (await self._api.call("GET", "/api/v1/pods"))["items"]:
@@ -293,7 +293,7 @@ class Stage:
                     stories[seed].messages.add(condition["message"])
         return {seed: sorted(names) for seed, names in bound.items()}
 
-    async def _clear(self, worlds: list[World]) -> None:
+    async def _clear(self, worlds: list[GroupScenario]) -> None:
         await asyncio.gather(
             *(self._api.delete_all(kind, world.namespace) for kind in ("Pod", "PodGroup") for world in worlds)
         )
@@ -309,7 +309,7 @@ def _is_there(groups: tuple[Group, ...], number: int) -> bool:
 # Comparing ----------------------------------------------------------------------------------------------------------
 
 
-def counts(world: World, story: Story) -> list[dict[str, int]]:
+def counts(world: GroupScenario, story: Story) -> list[dict[str, int]]:
     """How many of each group (or of the pods on their own) were bound after each phase: equals may swap places."""
     group_of = {pod.name: (pod.group or "alone") + pod.priority for pod in world.pods}
     differing = []
@@ -321,7 +321,7 @@ def counts(world: World, story: Story) -> list[dict[str, int]]:
     return differing
 
 
-def differences(worlds: list[World], real: dict[int, Story], own: dict[int, Story]) -> list[str]:
+def differences(worlds: list[GroupScenario], real: dict[int, Story], own: dict[int, Story]) -> list[str]:
     """What was not the same."""
     return [
         f"{world}\n  real: {real[world.seed].bound}\n  ours: {own[world.seed].bound}\n"
@@ -401,12 +401,14 @@ SEEN = frozenset(
 """Sentences that the real one says, if not in every run."""
 
 
-async def compare(plane: ControlPlane, directory: Path, worlds: list[World], args: Json, compatibility: str) -> Outcome:
+async def compare(
+    plane: ControlPlane, directory: Path, worlds: list[GroupScenario], args: Json, compatibility: str
+) -> Outcome:
     """Play worlds with both and compare. Those that differ are played again, each alone: a group that fails puts
     upstream's heap out of order for the other worlds, too."""
     api = Api(plane)
     try:
-        stage = Stage(api, directory)
+        stage = GroupPlayer(api, directory)
         await stage.prepare()
         real_config, us = real(plane, directory, args), ours(plane, directory, args, compatibility)
         real_stories, own = await stage.play(worlds, real_config), await stage.play(worlds, us)
@@ -422,7 +424,7 @@ async def compare(plane: ControlPlane, directory: Path, worlds: list[World], arg
     return outcome
 
 
-async def _played_alone(stage: Stage, world: World, real_config: Scheduler, us: Scheduler) -> list[str]:
+async def _played_alone(stage: GroupPlayer, world: GroupScenario, real_config: Scheduler, us: Scheduler) -> list[str]:
     """Play a world alone until both schedulers have shown the same history; the last difference if they never do.
 
     On a busy machine the order of two timers differs from play to play, for each of the schedulers.
@@ -440,7 +442,7 @@ async def _played_alone(stage: Stage, world: World, real_config: Scheduler, us: 
     return difference
 
 
-def batches(seed: int, count: int, compatibility: str, size: int) -> Iterator[tuple[list[World], Json]]:
+def batches(seed: int, count: int, compatibility: str, size: int) -> Iterator[tuple[list[GroupScenario], Json]]:
     """Worlds to play together, and the plugin's args; without competition where gangs are placed as a whole."""
     competing = None if compatibility == "upstream" else False
     for start in range(seed, seed + count, size):

@@ -29,7 +29,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class World:
+class GroupScenario:
     """What is there, and what happens after everything has settled.
 
     Attributes:
@@ -51,7 +51,7 @@ class World:
         return f"world-{self.seed}"
 
 
-def generate(seed: int, *, competing: bool | None = None) -> World:
+def generate(seed: int, *, competing: bool | None = None) -> GroupScenario:
     """A world; with or without competition, where that is asked for."""
     rng = random.Random(seed)
     while True:
@@ -60,7 +60,7 @@ def generate(seed: int, *, competing: bool | None = None) -> World:
             return world
 
 
-def _depends_on_the_heap(world: World) -> bool:
+def _depends_on_the_heap(world: GroupScenario) -> bool:
     """Tell whether others who want more than the room there is queue up behind a group that fails.
 
     A group that fails moves to the end of the queue. Upstream changes the keys under its heap without putting the heap
@@ -78,7 +78,7 @@ def _depends_on_the_heap(world: World) -> bool:
     return failing and sum(member.cpu for member in trying) > room
 
 
-def _draw(seed: int, rng: random.Random, competing: bool | None) -> World:
+def _draw(seed: int, rng: random.Random, competing: bool | None) -> GroupScenario:
     rivals = rng.random() < 0.5 if competing is None else competing
     nodes = {f"n{number}": rng.choice((1, 2, 3)) for number in range(rng.randint(1, 3))}
     room = sum(nodes.values())
@@ -104,7 +104,7 @@ def _draw(seed: int, rng: random.Random, competing: bool | None) -> World:
         last = pods[-1]
         pods[-1] = Member(last.name, last.group, last.cpu, last.priority, last.gated, later=True)
     step = _step(rng, groups, pods, rivals)
-    return World(seed, nodes, tuple(groups), tuple(pods), step, rivals)
+    return GroupScenario(seed, nodes, tuple(groups), tuple(pods), step, rivals)
 
 
 def _step(rng: random.Random, groups: list[Group], pods: list[Member], rivals: bool) -> tuple[str, str]:

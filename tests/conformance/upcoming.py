@@ -48,7 +48,7 @@ _MAX_EXAMPLES = 3
 
 
 def gates(usage: str) -> dict[str, str]:
-    """Stage and default of each feature gate that `--help` lists."""
+    """GroupPlayer and default of each feature gate that `--help` lists."""
     return {name: f"{stage}, {'on' if default == 'true' else 'off'}" for name, stage, default in _GATE.findall(usage)}
 
 

@@ -386,17 +386,6 @@ def delay(seconds: float, then: Action | None = None) -> Action:
     return act
 
 
-def delay_answer(seconds: float) -> Action:
-    """Forward at once, and answer late."""
-
-    async def act(exchange: Exchange) -> web.StreamResponse:
-        response = await exchange.forward()
-        await asyncio.sleep(seconds)
-        return response
-
-    return act
-
-
 def lose_answer() -> Action:
     """Forward a request, which takes effect, and break the connection instead of answering."""
 

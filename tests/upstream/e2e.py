@@ -49,7 +49,7 @@ TRIES = 2
 
 
 @dataclass(frozen=True)
-class Stage:
+class SpecCluster:
     """What a spec runs on: a control plane without a scheduler."""
 
     cluster: LocalCluster
@@ -64,7 +64,7 @@ def specs(package: Package) -> list[str]:
     return sorted(_name(spec) for spec in reports if spec["State"] == "passed" and _name(spec))
 
 
-def run(stage: Stage, spec: str, side: Side, logs: Path) -> Run:
+def run(stage: SpecCluster, spec: str, side: Side, logs: Path) -> Run:
     """Run a spec with one of the schedulers; `logs` is a directory for what both print."""
     began = time.monotonic()
     with _scheduler(stage, side, logs):
@@ -103,7 +103,7 @@ def _reports(package: Package, flags: Sequence[str], logs: Path) -> list[Mapping
 
 
 @contextlib.contextmanager
-def _scheduler(stage: Stage, side: Side, logs: Path) -> Iterator[None]:
+def _scheduler(stage: SpecCluster, side: Side, logs: Path) -> Iterator[None]:
     """Run kube-scheduler, or ours in its place, for the pods of the default scheduler."""
     (logs / "logs").mkdir(parents=True, exist_ok=True)
     kubeconfig, port = stage.cluster.kubeconfig, ports.allocate(["scheduler"], {})["scheduler"]
@@ -135,7 +135,7 @@ def _scheduler(stage: Stage, side: Side, logs: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _stage(package: Package, report: ProgressReporter) -> Iterator[Stage]:
+def _stage(package: Package, report: ProgressReporter) -> Iterator[SpecCluster]:
     kube_scheduler = binaries.ensure(["kube-scheduler"], report)["kube-scheduler"]
     with tempfile.TemporaryDirectory(prefix="upstream-") as root:
         spec = ClusterSpec(
@@ -153,7 +153,7 @@ def _stage(package: Package, report: ProgressReporter) -> Iterator[Stage]:
                 for node in inventory.simulated_nodes(NODES):
                     # Without the taint: the specs' pods tolerate none.
                     api.create("/api/v1/nodes", {**inventory.manifest(node), "spec": {}})
-            yield Stage(cluster, package, kube_scheduler)
+            yield SpecCluster(cluster, package, kube_scheduler)
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

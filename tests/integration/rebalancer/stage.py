@@ -35,7 +35,7 @@ _TOLERATIONS = [{"operator": "Exists"}]
 _RIGHTS = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 
 
-class Stage:
+class RebalancedCluster:
     """What the tests ask the API server for."""
 
     def __init__(self, kubeconfig: Path) -> None:
@@ -143,9 +143,9 @@ def configuration(address: str, kubeconfig: Path) -> str:
 
 
 @contextlib.contextmanager
-def stage_running(kubeconfig: Path, watcher: Watcher, directory: Path) -> Iterator[Stage]:
+def stage_running(kubeconfig: Path, watcher: Watcher, directory: Path) -> Iterator[RebalancedCluster]:
     """A scheduler that runs, with two pods of a Deployment that it has placed."""
-    stage = Stage(kubeconfig)
+    stage = RebalancedCluster(kubeconfig)
     for name in (NAMESPACE, WORKLOADS):
         stage.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     # The cluster has no node that could run it: the process is here, and its Deployment's pod is a simulated one.
@@ -167,7 +167,7 @@ def stage_running(kubeconfig: Path, watcher: Watcher, directory: Path) -> Iterat
     stage.close()
 
 
-def account_of_the_stack(stage: Stage, text: str, directory: Path) -> Path:
+def account_of_the_stack(stage: RebalancedCluster, text: str, directory: Path) -> Path:
     """Give the rights that a stack gives to its rebalancer, and no others; returns a kubeconfig with its token."""
     loaded = load_configuration(text, source="test", allow_token_in_config_map=True)
     plan = RebalancerPlan("Automatic", {})
@@ -194,7 +194,7 @@ def account_of_the_stack(stage: Stage, text: str, directory: Path) -> Path:
     return path
 
 
-def scrape(stage: Stage, log: Path) -> str:
+def scrape(stage: RebalancedCluster, log: Path) -> str:
     """What a rebalancer with this log serves to an account that may read everything."""
     stage.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "scraper", "namespace": NAMESPACE}})
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
@@ -212,7 +212,7 @@ def scrape(stage: Stage, log: Path) -> str:
 
 
 @contextlib.contextmanager
-def rebalancer_running(stage: Stage, directory: Path, mode: str) -> Iterator[Path]:
+def rebalancer_running(stage: RebalancedCluster, directory: Path, mode: str) -> Iterator[Path]:
     """The process; gives its log, which must hold no traceback in the end. It must end by itself when it is told to."""
     settings, log = directory / "rebalance.yaml", directory / f"rebalancer-{mode}.log"
     # One round, the first; who is stopped does not wait for the next.

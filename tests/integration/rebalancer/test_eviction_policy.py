@@ -18,7 +18,7 @@ from tests.integration.rebalancer.stage import (
     NAMESPACE,
     PROFILE,
     WORKLOADS,
-    Stage,
+    RebalancedCluster,
     account_of_the_stack,
     configuration,
 )
@@ -34,16 +34,16 @@ OTHER = "default-scheduler"
 
 
 @pytest.fixture
-def stage(make_cluster: MakeCluster) -> Iterator[Stage]:
+def stage(make_cluster: MakeCluster) -> Iterator[RebalancedCluster]:
     cluster = make_cluster(nodes=1, real_nodes=0, prometheus=False, default_scheduler=False)
-    stage = Stage(Path(cluster.kubeconfig))
+    stage = RebalancedCluster(Path(cluster.kubeconfig))
     for name in (NAMESPACE, WORKLOADS):
         stage.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield stage
     stage.close()
 
 
-def install_policy(stage: Stage, text: str) -> None:
+def install_policy(stage: RebalancedCluster, text: str) -> None:
     loaded = load_configuration(text, source="test", allow_token_in_config_map=True)
     settings = SchedulerSettings(objects=OptionalObjects(network_policy=False))
     args = components.RebalancerArgs(
@@ -79,7 +79,7 @@ def evict(connection: SyncConnection, name: str, *, dry_run: bool = False) -> No
     connection.request("POST", path, body={**body, **options})
 
 
-def test_its_token_evicts_pods_of_its_profiles_and_no_others(stage: Stage, tmp_path: Path) -> None:
+def test_its_token_evicts_pods_of_its_profiles_and_no_others(stage: RebalancedCluster, tmp_path: Path) -> None:
     text = configuration("http://127.0.0.1:2020", stage.kubeconfig)
     account = account_of_the_stack(stage, text, tmp_path)
     for name, scheduler in (("ours", PROFILE), ("theirs", OTHER), ("theirs-too", OTHER)):

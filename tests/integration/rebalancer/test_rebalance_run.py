@@ -19,7 +19,7 @@ from tests.integration.rebalancer.stage import (
     NAMESPACE,
     STATUS,
     WORKLOADS,
-    Stage,
+    RebalancedCluster,
     rebalancer_running,
     scrape,
     stage_running,
@@ -69,7 +69,7 @@ def test_pods_leave_a_hot_node_only_in_automatic_mode_and_only_as_budgets_allow(
         moves(stage, tmp_path, before, hot)
 
 
-def plans(stage: Stage, directory: Path, address: str, hot: str) -> None:
+def plans(stage: RebalancedCluster, directory: Path, address: str, hot: str) -> None:
     """`rebalance plan` asks the scheduler that runs, and plans nothing for another configuration."""
     settings = directory / "plan.yaml"
     settings.write_text("minPodAgeSeconds: 0\n")
@@ -86,7 +86,7 @@ def plans(stage: Stage, directory: Path, address: str, hot: str) -> None:
     assert [refusal["reason"] for refusal in json.loads(done.out)["stopped"]] == ["otherConfiguration"]
 
 
-def predicts(stage: Stage, directory: Path, before: dict[str, str]) -> None:
+def predicts(stage: RebalancedCluster, directory: Path, before: dict[str, str]) -> None:
     with rebalancer_running(stage, directory, "Predictive") as log:
         first_answers = eventually(lambda: answers(stage), "an eviction was tried", diagnosis=stage.status)
         is_what_alerts_and_dashboard_ask_for(scrape(stage, log))
@@ -98,7 +98,7 @@ def predicts(stage: Stage, directory: Path, before: dict[str, str]) -> None:
     assert [condition["reason"] for condition in status["conditions"]] == ["Predictive"]
 
 
-async def refuses(stage: Stage, before: dict[str, str]) -> None:
+async def refuses(stage: RebalancedCluster, before: dict[str, str]) -> None:
     """The API server's own answers to what the rebalancer sends."""
     stage.apply(budget(0))
     path = api_path("policy/v1", "poddisruptionbudgets", namespace=WORKLOADS, name="web")
@@ -120,7 +120,7 @@ async def refuses(stage: Stage, before: dict[str, str]) -> None:
     assert stage.nodes_of_pods() == before
 
 
-def moves(stage: Stage, directory: Path, before: dict[str, str], hot: str) -> None:
+def moves(stage: RebalancedCluster, directory: Path, before: dict[str, str], hot: str) -> None:
     with rebalancer_running(stage, directory, "Automatic"):
         ended = eventually(lambda: outcomes(stage), "a move has ended", diagnosis=stage.status)
     assert ended == ["landed"]
@@ -149,10 +149,10 @@ def is_what_alerts_and_dashboard_ask_for(text: str) -> None:
     assert f'{prefix}stopped{{reason="loadNotFresh"}} 0.0' in text
 
 
-def answers(stage: Stage) -> list[str]:
+def answers(stage: RebalancedCluster) -> list[str]:
     plan = stage.status().get("lastPlan") or {}
     return [move["answer"] for move in plan.get("moves", ()) if move["answer"]]
 
 
-def outcomes(stage: Stage) -> list[str]:
+def outcomes(stage: RebalancedCluster) -> list[str]:
     return [move["outcome"] for move in stage.status().get("moves", ()) if move["outcome"]]

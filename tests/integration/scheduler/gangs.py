@@ -122,10 +122,6 @@ class Cluster:
         await self._api.call("POST", _CRDS, yaml.safe_load(_CRD.read_text()))
         await self.until(self._is_served, "the PodGroup kind")
 
-    async def delete_kind(self) -> None:
-        """Remove the CRD, and with it all PodGroups."""
-        await self._api.call("DELETE", f"{_CRDS}/podgroups.scheduling.x-k8s.io")
-
     async def _is_served(self) -> bool:
         with contextlib.suppress(Exception):
             await self._api.list_all("PodGroup", self.namespace)

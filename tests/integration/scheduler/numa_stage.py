@@ -27,7 +27,7 @@ PATIENCE = 120.0
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 
 
-class Stage:
+class NumaNode:
     """The node, its agent, and the pods; `transcript` is what became of each pod, step by step."""
 
     def __init__(self, api: Api, *, pokes: bool) -> None:

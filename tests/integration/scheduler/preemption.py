@@ -118,7 +118,7 @@ def _node(name: str, cpu: str, labels: dict[str, str]) -> Json:
     }
 
 
-class Stage:
+class Player:
     """Where scenarios are played."""
 
     def __init__(self, plane: ControlPlane, api: Api, session: aiohttp.ClientSession) -> None:
@@ -278,14 +278,14 @@ def daemon_running(directory: Path, configuration: str, flags: Sequence[str] = (
 
 
 @contextlib.contextmanager
-def stage_running(directory: Path) -> Iterator[tuple[Stage, asyncio.Runner]]:
+def stage_running(directory: Path) -> Iterator[tuple[Player, asyncio.Runner]]:
     """Start everything; the runner is where the stage's coroutines belong."""
     with control_plane_running() as plane, asyncio.Runner() as runner:
 
-        async def open_stage() -> tuple[Stage, Api, aiohttp.ClientSession]:
+        async def open_stage() -> tuple[Player, Api, aiohttp.ClientSession]:
             api = Api(plane)
             session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=plane.ssl_context()))
-            stage = Stage(plane, api, session)
+            stage = Player(plane, api, session)
             await stage.prepare()
             return stage, api, session
 

@@ -120,7 +120,7 @@ class History:
         return [key for key, _ in itertools.groupby(refusals)]
 
 
-class World:
+class NodePool:
     """A namespace with nodes of its own, which its pods select."""
 
     def __init__(self, api: Api, history: History) -> None:
@@ -178,14 +178,14 @@ class World:
 
 
 @pytest.fixture
-async def world(plane: ControlPlane) -> AsyncIterator[World]:
+async def world(plane: ControlPlane) -> AsyncIterator[NodePool]:
     api, history = Api(plane), History()
     config = ClientConfig.load(kubeconfig=plane.layout.kubeconfig, context=None, master=None)
     async with KubeClient(config, qps=0) as client:
         reflector = Reflector(client, "/api/v1/pods", UnstructuredCodec(), history, unchanged)
         task = asyncio.create_task(reflector.run())
         await reflector.synced.wait()
-        stage = World(api, history)
+        stage = NodePool(api, history)
         await api.create({"kind": "Namespace", "metadata": {"name": stage.namespace}})
         yield stage
         # First: its connection takes a moment to close.
@@ -197,7 +197,7 @@ async def world(plane: ControlPlane) -> AsyncIterator[World]:
         await api.close()
 
 
-async def test_a_pod_without_a_node_asks_both_autoscalers_and_one_with_a_node_never_did(world: World) -> None:
+async def test_a_pod_without_a_node_asks_both_autoscalers_and_one_with_a_node_never_did(world: NodePool) -> None:
     await world.node("1")
     small, large = await world.pod("small", PLAIN, "500m"), await world.pod("large", PLAIN, "2")
     await world.placed(small)
@@ -209,7 +209,7 @@ async def test_a_pod_without_a_node_asks_both_autoscalers_and_one_with_a_node_ne
     assert not asks_cluster_autoscaler(state, allowed={"default-scheduler"})
 
 
-async def test_a_gated_pod_never_asks_and_asks_once_its_gate_is_lifted_and_no_node_has_room(world: World) -> None:
+async def test_a_gated_pod_never_asks_and_asks_once_its_gate_is_lifted_and_no_node_has_room(world: NodePool) -> None:
     await world.node("1")
     held = await world.pod("held", PLAIN, "2", schedulingGates=[{"name": "example.com/hold"}])
     after = await world.pod("after", PLAIN, "100m")
@@ -228,7 +228,7 @@ async def test_a_gated_pod_never_asks_and_asks_once_its_gate_is_lifted_and_no_no
     assert (await world.api.get(item))["status"].get("nominatedNodeName") is None
 
 
-async def test_a_pod_that_preempts_gets_condition_and_nomination_in_one_write_and_never_asks(world: World) -> None:
+async def test_a_pod_that_preempts_gets_condition_and_nomination_in_one_write_and_never_asks(world: NodePool) -> None:
     node = await world.node("1")
     for name, value in (("low", 1), ("high", 1000)):
         name = f"{name}-{world.number}"
@@ -242,7 +242,7 @@ async def test_a_pod_that_preempts_gets_condition_and_nomination_in_one_write_an
 
 
 async def test_every_member_of_a_gang_that_does_not_fit_asks_and_the_others_being_held_takes_nothing_back(
-    world: World,
+    world: NodePool,
 ) -> None:
     await world.node("2")
     metadata = {"name": "gang", "namespace": world.namespace}
@@ -261,14 +261,14 @@ async def test_every_member_of_a_gang_that_does_not_fit_asks_and_the_others_bein
     assert not any(asks(world.history.latest(member)) for member in members)
 
 
-async def test_a_pod_that_only_the_load_keeps_waiting_is_one_that_no_autoscaler_helps(world: World) -> None:
+async def test_a_pod_that_only_the_load_keeps_waiting_is_one_that_no_autoscaler_helps(world: NodePool) -> None:
     await world.node("4", "hot")
     waiting = await world.pod("waiting", LIMITED, "100m")
     assert asks(await world.refused(waiting))
     assert await world.will_not_scale_up() == [waiting]
 
 
-async def create_quota(world: World) -> None:
+async def create_quota(world: NodePool) -> None:
     """Half a CPU for the namespace, no more."""
     metadata = {"name": "quota", "namespace": world.namespace}
     spec = {"min": {"cpu": "500m"}, "max": {"cpu": "500m"}}
@@ -277,7 +277,7 @@ async def create_quota(world: World) -> None:
 
 
 async def test_a_pod_that_a_quota_holds_asks_and_where_the_nodes_are_full_a_node_is_bought_in_vain(
-    world: World,
+    world: NodePool,
 ) -> None:
     await world.node("1")
     await create_quota(world)
@@ -291,7 +291,7 @@ async def test_a_pod_that_a_quota_holds_asks_and_where_the_nodes_are_full_a_node
 
 
 async def test_with_the_option_a_pod_that_a_quota_holds_never_asks_and_one_that_it_lets_go_does_once_it_fits_nowhere(
-    world: World,
+    world: NodePool,
 ) -> None:
     await world.node("1")
     await create_quota(world)

@@ -48,7 +48,7 @@ async def api(plane: ControlPlane) -> AsyncIterator[Api]:
     await api.close()
 
 
-class Stage:
+class ProxiedScheduler:
     """A proxy and a scheduler behind it."""
 
     def __init__(self, api: Api, proxy: Proxy, directory: Path) -> None:
@@ -142,15 +142,15 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(plane: ControlPlane, api: Api, tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(plane: ControlPlane, api: Api, tmp_path: Path) -> AsyncIterator[ProxiedScheduler]:
     async with Proxy.of(plane) as proxy:
-        stage = Stage(api, proxy, tmp_path)
+        stage = ProxiedScheduler(api, proxy, tmp_path)
         with contextlib.ExitStack() as stack:
             stack.callback(stage.end)
             yield stage
 
 
-async def test_room_is_not_given_twice_while_a_binding_may_still_land(stage: Stage) -> None:
+async def test_room_is_not_given_twice_while_a_binding_may_still_land(stage: ProxiedScheduler) -> None:
     held = Hold()
     stage.proxy.add(Rule(held, verb="create", resource="pods/binding", name="slow"))
     await stage.create(node("small", "1"))
@@ -166,7 +166,7 @@ async def test_room_is_not_given_twice_while_a_binding_may_still_land(stage: Sta
     assert await stage.nodes_of_pods() == {"slow": "small", "rival": "", "small-one": "other"}
 
 
-async def test_a_binding_that_is_kept_is_written_again_and_cannot_land_twice(stage: Stage) -> None:
+async def test_a_binding_that_is_kept_is_written_again_and_cannot_land_twice(stage: ProxiedScheduler) -> None:
     held = Hold()
     stage.proxy.add(Rule(held, verb="create", resource="pods/binding", times=1))
     await stage.create(node("small", "1"))
@@ -182,7 +182,7 @@ async def test_a_binding_that_is_kept_is_written_again_and_cannot_land_twice(sta
     assert await stage.nodes_of_pods() == {"slow": "small", "rival": ""}
 
 
-async def test_a_login_page_instead_of_answers_loses_neither_pod_nor_room(stage: Stage) -> None:
+async def test_a_login_page_instead_of_answers_loses_neither_pod_nor_room(stage: ProxiedScheduler) -> None:
     stage.proxy.add(Rule(login_page(), verb="create", resource="pods/binding", times=2))
     stage.proxy.add(Rule(login_page(), verb="get", resource="pods", times=2))
     await stage.create(node("small", "1"))
@@ -193,7 +193,9 @@ async def test_a_login_page_instead_of_answers_loses_neither_pod_nor_room(stage:
     await stage.until(lambda: _placed(stage, "second"), "the scheduler goes on")
 
 
-async def test_at_sigterm_the_lease_is_released_once_a_kept_binding_cannot_land_any_more(stage: Stage) -> None:
+async def test_at_sigterm_the_lease_is_released_once_a_kept_binding_cannot_land_any_more(
+    stage: ProxiedScheduler,
+) -> None:
     held = Hold()
     stage.proxy.add(Rule(held, verb="create", resource="pods/binding", times=1))
     await stage.create(node("small", "1"))
@@ -209,7 +211,7 @@ async def test_at_sigterm_the_lease_is_released_once_a_kept_binding_cannot_land_
     assert first.upstream_status == 409
 
 
-async def test_at_sigterm_the_lease_is_kept_while_a_binding_may_still_land(stage: Stage) -> None:
+async def test_at_sigterm_the_lease_is_kept_while_a_binding_may_still_land(stage: ProxiedScheduler) -> None:
     held = Hold()
     stage.proxy.add(Rule(held, verb="create", resource="pods/binding"))
     await stage.create(node("small", "1"))
@@ -224,14 +226,14 @@ async def test_at_sigterm_the_lease_is_kept_while_a_binding_may_still_land(stage
     await stage.until(lambda: _placed(stage, "slow"), "and it lands")
 
 
-async def _placed(stage: Stage, name: str) -> bool:
+async def _placed(stage: ProxiedScheduler, name: str) -> bool:
     return bool((await stage.nodes_of_pods())[name])
 
 
-async def _decided(stage: Stage, name: str) -> bool:
+async def _decided(stage: ProxiedScheduler, name: str) -> bool:
     return await _placed(stage, name) or await _rejected(stage, name)
 
 
-async def _rejected(stage: Stage, name: str) -> bool:
+async def _rejected(stage: ProxiedScheduler, name: str) -> bool:
     answer = await stage.api.get({"kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}})
     return any(condition.get("reason") == "Unschedulable" for condition in answer["status"].get("conditions", ()))

@@ -75,7 +75,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         yield plane
 
 
-class World:
+class QuotaNamespaces:
     """One node, and two namespaces of the test's own."""
 
     def __init__(self, api: Api) -> None:
@@ -149,9 +149,9 @@ class World:
 
 
 @pytest.fixture
-async def world(plane: ControlPlane) -> AsyncIterator[World]:
+async def world(plane: ControlPlane) -> AsyncIterator[QuotaNamespaces]:
     api = Api(plane)
-    world = World(api)
+    world = QuotaNamespaces(api)
     try:
         yield world
         for namespace in (world.mine, world.theirs):
@@ -162,7 +162,7 @@ async def world(plane: ControlPlane) -> AsyncIterator[World]:
         await api.close()
 
 
-async def test_a_pod_waits_for_room_in_its_quota_and_gets_it(world: World) -> None:
+async def test_a_pod_waits_for_room_in_its_quota_and_gets_it(world: QuotaNamespaces) -> None:
     await world.prepare("20")
     await world.quota(world.mine, "5", "3")
     await world.quota_is_followed(world.mine)
@@ -181,7 +181,7 @@ async def test_a_pod_waits_for_room_in_its_quota_and_gets_it(world: World) -> No
     await world.bound(world.mine, "three")
 
 
-async def test_what_was_borrowed_is_taken_back(world: World) -> None:
+async def test_what_was_borrowed_is_taken_back(world: QuotaNamespaces) -> None:
     await world.prepare("4")
     await world.quota(world.mine, "2", "4")
     await world.quota(world.theirs, "2", "4")
@@ -198,7 +198,7 @@ async def test_what_was_borrowed_is_taken_back(world: World) -> None:
     assert len(await world.names(world.theirs)) == 2, "they are within their guarantee now"
 
 
-async def test_a_protected_pod_is_spared_and_another_goes(world: World) -> None:
+async def test_a_protected_pod_is_spared_and_another_goes(world: QuotaNamespaces) -> None:
     await world.prepare("2")
     for name, value, policy in (
         ("urgent", 100, {}),

@@ -18,7 +18,7 @@ from tests.conformance.apiclient import Api
 from tests.conformance.controlplane import ControlPlane
 from tests.faults.proxy import Hold, Proxy, Rule
 from tests.integration.scheduler.queueing import node, pod
-from tests.integration.scheduler.test_bindings import NAMESPACE, Stage
+from tests.integration.scheduler.test_bindings import NAMESPACE, ProxiedScheduler
 from tests.unit.scheduler.plugins.devices import exactly
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -29,16 +29,16 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
 @pytest.fixture
-async def stage(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[ProxiedScheduler]:
     async with Proxy.of(plane) as proxy:
-        stage = Stage(Api(plane), proxy, tmp_path)
+        stage = ProxiedScheduler(Api(plane), proxy, tmp_path)
         with contextlib.ExitStack() as stack:
             stack.callback(stage.end)
             yield stage
         await stage.api.close()
 
 
-async def prepare(stage: Stage, case: str) -> None:
+async def prepare(stage: ProxiedScheduler, case: str) -> None:
     """A node with one device, and two pods with a claim each for it."""
     spec = {"selectors": [{"cel": {"expression": f'device.driver == "{case}.example.com"'}}]}
     await stage.api.call("POST", f"{DRA}/deviceclasses", {"metadata": {"name": case}, "spec": spec})
@@ -51,23 +51,23 @@ async def prepare(stage: Stage, case: str) -> None:
         await stage.api.call("POST", CLAIMS, claim)
 
 
-async def create_pod(stage: Stage, case: str, name: str) -> None:
+async def create_pod(stage: ProxiedScheduler, case: str, name: str) -> None:
     new = pod(f"{case}-{name}", "100m")
     claim = {"name": "device", "resourceClaimName": f"{case}-{name}"}
     await stage.create({**new, "spec": {**new["spec"], "resourceClaims": [claim]}})
 
 
-async def kill(stage: Stage) -> None:
+async def kill(stage: ProxiedScheduler) -> None:
     assert stage.process is not None
     stage.process.kill()
     await asyncio.to_thread(stage.process.wait, 60)
 
 
-async def claim_of(stage: Stage, case: str, name: str) -> Any:
+async def claim_of(stage: ProxiedScheduler, case: str, name: str) -> Any:
     return await stage.api.call("GET", f"{CLAIMS}/{case}-{name}")
 
 
-async def is_bound(stage: Stage, case: str, name: str) -> bool:
+async def is_bound(stage: ProxiedScheduler, case: str, name: str) -> bool:
     return (await stage.nodes_of_pods()).get(f"{case}-{name}") == case
 
 
@@ -79,7 +79,7 @@ async def is_bound(stage: Stage, case: str, name: str) -> bool:
     ],
 )
 async def test_a_scheduler_that_is_killed_between_two_writes_is_continued(
-    stage: Stage, case: str, verb: str, resource: str, is_allocated: bool
+    stage: ProxiedScheduler, case: str, verb: str, resource: str, is_allocated: bool
 ) -> None:
     await prepare(stage, case)
     held = Hold()
@@ -108,7 +108,7 @@ async def test_a_scheduler_that_is_killed_between_two_writes_is_continued(
     assert not await is_bound(stage, case, "rival")
 
 
-async def _has_condition(stage: Stage, case: str) -> bool:
+async def _has_condition(stage: ProxiedScheduler, case: str) -> bool:
     rival = await stage.api.call("GET", f"/api/v1/namespaces/{NAMESPACE}/pods/{case}-rival")
     return any(
         "cannot allocate all claims" in each.get("message", "") for each in rival["status"].get("conditions", ())

@@ -47,7 +47,7 @@ def configuration(name: str) -> dict[str, Any]:
     }
 
 
-class World:
+class DeviceNodes:
     """Nodes, classes and slices of one scheduler: their names begin with its name."""
 
     def __init__(self, api: Api, scheduler: str) -> None:
@@ -262,8 +262,8 @@ def schedulers(
 
 
 @pytest.fixture
-def worlds(api: Api) -> Iterator[tuple[World, World]]:
-    pair = World(api, OURS), World(api, THEIRS)
+def worlds(api: Api) -> Iterator[tuple[DeviceNodes, DeviceNodes]]:
+    pair = DeviceNodes(api, OURS), DeviceNodes(api, THEIRS)
     yield pair
     for world in pair:
         world.clean()
@@ -315,14 +315,14 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
 }
 
 
-def fill(world: World) -> None:
+def fill(world: DeviceNodes) -> None:
     world.nodes("a")
     world.device_class("gpu")
     world.device_class("configured", config=[{"opaque": {"driver": world.driver, "parameters": {"size": 1}}}])
     world.slice("a", *GPUS)
 
 
-def test_both_write_the_same_into_claims(worlds: tuple[World, World]) -> None:
+def test_both_write_the_same_into_claims(worlds: tuple[DeviceNodes, DeviceNodes]) -> None:
     """Case by case: allocation, reservation, finalizer."""
     for world in worlds:
         fill(world)
@@ -340,7 +340,7 @@ def test_both_write_the_same_into_claims(worlds: tuple[World, World]) -> None:
         assert written[0]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
 
 
-def test_both_say_the_same_of_claims_that_cannot_be_had(worlds: tuple[World, World]) -> None:
+def test_both_say_the_same_of_claims_that_cannot_be_had(worlds: tuple[DeviceNodes, DeviceNodes]) -> None:
     cases: dict[str, list[dict[str, Any]]] = {
         "too many": [exactly(count=5)],
         "no class": [exactly(device_class="absent")],
@@ -356,7 +356,7 @@ def test_both_say_the_same_of_claims_that_cannot_be_had(worlds: tuple[World, Wor
         assert messages[0] == messages[1], title
 
 
-def test_template_claims_share_devices_and_wait_for_each_other(worlds: tuple[World, World]) -> None:
+def test_template_claims_share_devices_and_wait_for_each_other(worlds: tuple[DeviceNodes, DeviceNodes]) -> None:
     """Two devices, three pods: the third waits until the controller has freed a claim, and takes its device."""
     for world in worlds:
         fill(world)
@@ -376,7 +376,7 @@ def test_template_claims_share_devices_and_wait_for_each_other(worlds: tuple[Wor
         assert world.wait_bound(third) == "a"
 
 
-def test_a_claim_is_shared_by_pods(worlds: tuple[World, World]) -> None:
+def test_a_claim_is_shared_by_pods(worlds: tuple[DeviceNodes, DeviceNodes]) -> None:
     for world in worlds:
         fill(world)
         claim = world.claim(exactly())
@@ -392,7 +392,7 @@ since_1_36 = pytest.mark.skipif(
 
 
 @since_1_36
-def test_both_share_the_capacity_of_a_device(worlds: tuple[World, World]) -> None:
+def test_both_share_the_capacity_of_a_device(worlds: tuple[DeviceNodes, DeviceNodes]) -> None:
     memory = {"value": "10Gi", "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}}}
     shared = {"name": "gpu-0", "capacity": {"memory": memory}, "allowMultipleAllocations": True}
     outcomes = []
@@ -414,7 +414,7 @@ def test_both_share_the_capacity_of_a_device(worlds: tuple[World, World]) -> Non
 
 
 @since_1_36
-def test_both_wait_until_a_device_is_ready(worlds: tuple[World, World]) -> None:
+def test_both_wait_until_a_device_is_ready(worlds: tuple[DeviceNodes, DeviceNodes]) -> None:
     fabric = device("gpu-0", bindsToNode=True, bindingConditions=["attached"], bindingFailureConditions=["broken"])
     outcomes = []
     for world in worlds:
@@ -436,7 +436,7 @@ def test_both_wait_until_a_device_is_ready(worlds: tuple[World, World]) -> None:
 
 
 @since_1_36
-def test_both_prefer_a_node_with_an_earlier_alternative(worlds: tuple[World, World]) -> None:
+def test_both_prefer_a_node_with_an_earlier_alternative(worlds: tuple[DeviceNodes, DeviceNodes]) -> None:
     for world in worlds:
         world.nodes("a", "b", "c")
         world.device_class("gpu")
@@ -458,7 +458,7 @@ EXTENDED = {
 
 
 @since_1_36
-def test_both_give_devices_for_extended_resources(worlds: tuple[World, World]) -> None:
+def test_both_give_devices_for_extended_resources(worlds: tuple[DeviceNodes, DeviceNodes]) -> None:
     """The claim that is made, its devices, and what the pod's status says; full nodes; a node that has the resource."""
     for world in worlds:
         world.nodes("a")
@@ -502,7 +502,7 @@ since_1_37 = pytest.mark.skipif(
 
 
 @since_1_37
-def test_both_follow_taint_rules(worlds: tuple[World, World]) -> None:
+def test_both_follow_taint_rules(worlds: tuple[DeviceNodes, DeviceNodes]) -> None:
     for world in worlds:
         fill(world)
         world.taint_rule("broken", "NoSchedule", device="gpu-0")

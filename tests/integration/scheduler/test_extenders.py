@@ -46,7 +46,7 @@ _OF_ONE_OBJECT = ("uid", "resourceVersion", "creationTimestamp", "generation", "
 Json = Any
 
 
-class Stage:
+class Schedulers:
     """The API server as the administrator, and both schedulers with an extender each."""
 
     def __init__(self, plane: ControlPlane) -> None:
@@ -123,8 +123,8 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage(plane: ControlPlane) -> Stage:
-    stage = Stage(plane)
+def stage(plane: ControlPlane) -> Schedulers:
+    stage = Schedulers(plane)
     stage.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     resources = {"cpu": "4", "memory": "8Gi", "pods": "110"}
     for name in NODES:
@@ -159,7 +159,7 @@ def real_binary(*, gangs: bool) -> Path:
 class Contest:
     """One pod after the other, each for both schedulers, and the calls that came of it."""
 
-    def __init__(self, stage: Stage, real: RecordingExtender, ours: RecordingExtender) -> None:
+    def __init__(self, stage: Schedulers, real: RecordingExtender, ours: RecordingExtender) -> None:
         self._stage = stage
         self._extenders = {REAL: real, OURS: ours}
 
@@ -218,7 +218,7 @@ class Contest:
         return real[0], sorted(json.loads(call)[0] for call in real[1])
 
 
-def simulated(stage: Stage, directory: Path) -> Json:
+def simulated(stage: Schedulers, directory: Path) -> Json:
     """Decide about our pod once more, with the answers that our daemon recorded."""
     pod = stage.pod("contestant")
     pod["spec"].pop("nodeName", None)
@@ -267,7 +267,7 @@ def pods_in(body: Json) -> Iterator[Json]:
 
 @contextmanager
 def contest(
-    stage: Stage,
+    stage: Schedulers,
     directory: Path,
     fixture: str,
     behavior: Callable[[str, Json], Json],
@@ -304,7 +304,9 @@ def contest(
         stage.delete_pods()
 
 
-def test_a_device_plugins_extender_is_called_and_binds_as_under_kube_scheduler(stage: Stage, tmp_path: Path) -> None:
+def test_a_device_plugins_extender_is_called_and_binds_as_under_kube_scheduler(
+    stage: Schedulers, tmp_path: Path
+) -> None:
     def behavior(verb: str, body: Json) -> Json:
         if verb == "bind":
             return stage.bind(body)
@@ -330,7 +332,7 @@ def test_a_device_plugins_extender_is_called_and_binds_as_under_kube_scheduler(s
         assert (outcome, calls) == ("n1", [])
 
 
-def test_a_storage_extender_gets_whole_nodes_and_its_scores_decide(stage: Stage, tmp_path: Path) -> None:
+def test_a_storage_extender_gets_whole_nodes_and_its_scores_decide(stage: Schedulers, tmp_path: Path) -> None:
     def behavior(verb: str, body: Json) -> Json:
         nodes = body["Nodes"]["items"]
         if verb == "prioritize":
@@ -358,7 +360,7 @@ def test_a_storage_extender_gets_whole_nodes_and_its_scores_decide(stage: Stage,
 
 
 @pytest.mark.slow
-def test_an_extender_has_its_say_in_preemption(stage: Stage, tmp_path: Path) -> None:
+def test_an_extender_has_its_say_in_preemption(stage: Schedulers, tmp_path: Path) -> None:
     for name, value in (("extended-low", 1), ("extended-high", 1000)):
         stage.call("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": name}, "value": value})
 
@@ -391,7 +393,7 @@ def test_an_extender_has_its_say_in_preemption(stage: Stage, tmp_path: Path) -> 
 
 
 @pytest.fixture(scope="module")
-def with_groups(stage: Stage) -> Stage:
+def with_groups(stage: Schedulers) -> Schedulers:
     manifest = Path(__file__).parents[3] / "components/crds/scheduling.x-k8s.io_podgroups.yaml"
     stage.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(manifest.read_text()))
     groups = f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{NAMESPACE}/podgroups"
@@ -407,7 +409,9 @@ def with_groups(stage: Stage) -> Stage:
 
 
 @pytest.mark.slow
-def test_members_of_a_gang_are_placed_and_bound_as_under_scheduler_plugins(with_groups: Stage, tmp_path: Path) -> None:
+def test_members_of_a_gang_are_placed_and_bound_as_under_scheduler_plugins(
+    with_groups: Schedulers, tmp_path: Path
+) -> None:
     def behavior(verb: str, body: Json) -> Json:
         if verb == "bind":
             return with_groups.bind(body)
@@ -427,7 +431,7 @@ def test_members_of_a_gang_are_placed_and_bound_as_under_scheduler_plugins(with_
 
 
 @pytest.mark.slow
-def test_scores_place_the_members_of_a_gang_as_under_scheduler_plugins(with_groups: Stage, tmp_path: Path) -> None:
+def test_scores_place_the_members_of_a_gang_as_under_scheduler_plugins(with_groups: Schedulers, tmp_path: Path) -> None:
     favourites = {"a": "n3", "b": "n1", "c": "n2"}
 
     def behavior(verb: str, body: Json) -> Json:
@@ -445,7 +449,7 @@ def test_scores_place_the_members_of_a_gang_as_under_scheduler_plugins(with_grou
 
 
 @pytest.mark.slow
-def test_dead_late_and_odd_extenders_are_named_and_other_pods_go_on(stage: Stage, tmp_path: Path) -> None:
+def test_dead_late_and_odd_extenders_are_named_and_other_pods_go_on(stage: Schedulers, tmp_path: Path) -> None:
     def behavior(verb: str, body: Json) -> Json:
         limits = body["Pod"]["spec"]["containers"][0]["resources"]["limits"]
         return Raw(delay=30) if "late.example.com/device" in limits else Raw(body=b"<html>")

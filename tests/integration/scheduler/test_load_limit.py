@@ -19,7 +19,7 @@ from scheduler.load.watcherformat import watcher_document
 from tests.conformance.apiclient import Api
 from tests.conformance.controlplane import control_plane_running
 from tests.integration.scheduler.preemption import our_daemon
-from tests.integration.scheduler.test_smallplugins import Stage, node
+from tests.integration.scheduler.test_smallplugins import LoggedScheduler, node
 
 CPU = "node predicted CPU utilization exceeds the HighLoadFilter threshold"
 pytestmark = [pytest.mark.integration]
@@ -88,7 +88,7 @@ async def test_a_hot_node_gets_no_pod_until_a_refresh_shows_that_it_has_cooled(t
         for item in (node("hot", "z1"), node("cool", "z2")):
             await api.create(item)
         with our_daemon(plane, tmp_path, limited(watcher.address)) as log:
-            stage = Stage(api, log)
+            stage = LoggedScheduler(api, log)
             try:
                 for number in range(3):
                     await stage.pod(f"early-{number}", "any")

@@ -14,7 +14,7 @@ import yaml
 from tests.conformance.apiclient import Api
 from tests.conformance.controlplane import ControlPlane
 from tests.conformance.numa_running import CRD, install, scheduler_plugins_running
-from tests.integration.scheduler.numa_stage import EXPECTED, NODE, PERIOD, Stage, our_configuration
+from tests.integration.scheduler.numa_stage import EXPECTED, NODE, PERIOD, NumaNode, our_configuration
 from tests.integration.scheduler.preemption import daemon_running
 
 pytestmark = [pytest.mark.integration]
@@ -34,7 +34,7 @@ def _with_kubeconfig(plane: ControlPlane, text: str) -> str:
 async def test_zones_count_as_soon_as_the_crd_is_there(plane: ControlPlane, api: Api, tmp_path: Path) -> None:
     name = yaml.safe_load(CRD.read_text())["metadata"]["name"]
     await api.call("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
-    stage = Stage(api, pokes=False)
+    stage = NumaNode(api, pokes=False)
     await stage.set()
     try:
         with daemon_running(tmp_path, _with_kubeconfig(plane, our_configuration("safe"))):
@@ -56,10 +56,10 @@ async def test_zones_count_as_soon_as_the_crd_is_there(plane: ControlPlane, api:
         await stage.clear()
 
 
-async def _play(api: Api, *, pokes: bool) -> Stage:
+async def _play(api: Api, *, pokes: bool) -> NumaNode:
     """Everything that must be there before the scheduler is."""
     await install(api)
-    stage = Stage(api, pokes=pokes)
+    stage = NumaNode(api, pokes=pokes)
     await stage.set()
     await stage.pod("there", 1, node=NODE, scheduler="somebody-else")
     await stage.started("there")
@@ -80,7 +80,7 @@ async def test_reservations_fingerprints_and_foreign_pods(plane: ControlPlane, a
 
 async def test_pods_are_preempted_in_the_zone_where_they_are(plane: ControlPlane, api: Api, tmp_path: Path) -> None:
     await install(api)
-    stage = Stage(api, pokes=False)
+    stage = NumaNode(api, pokes=False)
     await stage.set()
     await stage.publish((4, 0), [], zones={})
     configuration = our_configuration("safe", cacheResyncPeriodSeconds=PERIOD, preemptionMode="Enabled")

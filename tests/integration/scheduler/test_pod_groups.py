@@ -41,7 +41,7 @@ class Outcome:
     condition: dict[str, str] = field(default_factory=dict)
 
 
-class Stage:
+class Administrator:
     """The API server as the administrator."""
 
     def __init__(self, plane: ControlPlane, minor: str) -> None:
@@ -144,7 +144,7 @@ class Stage:
         return result
 
 
-def fits(stage: Stage) -> None:
+def fits(stage: Administrator) -> None:
     """Three members of three, a node each."""
     stage.add_nodes("n1", "n2", "n3")
     stage.add_group(minimum=3)
@@ -153,7 +153,7 @@ def fits(stage: Stage) -> None:
     stage.wait_condition("True")
 
 
-def lacks_room(stage: Stage) -> None:
+def lacks_room(stage: Administrator) -> None:
     """Two of three members would fit."""
     stage.add_nodes("n1", "n2")
     stage.add_group(minimum=3)
@@ -162,7 +162,7 @@ def lacks_room(stage: Stage) -> None:
     stage.wait_condition("False")
 
 
-def gets_room(stage: Stage) -> None:
+def gets_room(stage: Administrator) -> None:
     """The node that was missing comes later."""
     lacks_room(stage)
     stage.add_nodes("n3")
@@ -170,7 +170,7 @@ def gets_room(stage: Stage) -> None:
     stage.wait_condition("True")
 
 
-def comes_before_its_group(stage: Stage) -> None:
+def comes_before_its_group(stage: Administrator) -> None:
     """Pods wait for their group."""
     stage.add_nodes("n1", "n2")
     stage.add_pods("a", "b")
@@ -182,7 +182,7 @@ def comes_before_its_group(stage: Stage) -> None:
     stage.wait_condition("True")
 
 
-def lacks_a_member(stage: Stage) -> None:
+def lacks_a_member(stage: Administrator) -> None:
     """Pods wait for each other."""
     stage.add_nodes("n1", "n2", "n3")
     stage.add_group(minimum=3)
@@ -195,7 +195,7 @@ def lacks_a_member(stage: Stage) -> None:
     stage.wait_condition("True")
 
 
-def has_more_than_enough(stage: Stage) -> None:
+def has_more_than_enough(stage: Administrator) -> None:
     """Of four members two are needed, and three fit."""
     stage.add_nodes("n1", "n2", "n3")
     stage.add_group(minimum=2)
@@ -206,7 +206,7 @@ def has_more_than_enough(stage: Stage) -> None:
     stage.wait_messages(left)
 
 
-def needs_nobody(stage: Stage) -> None:
+def needs_nobody(stage: Administrator) -> None:
     """The basic policy: one of two fits."""
     stage.add_nodes("n1")
     stage.add_group()
@@ -217,7 +217,7 @@ def needs_nobody(stage: Stage) -> None:
     stage.wait_condition("True")
 
 
-def gets_a_replacement(stage: Stage) -> None:
+def gets_a_replacement(stage: Administrator) -> None:
     """A member of a running gang goes, and another one comes."""
     stage.add_nodes("n1", "n2", "n3")
     stage.add_group(minimum=3)
@@ -230,7 +230,7 @@ def gets_a_replacement(stage: Stage) -> None:
     stage.wait_condition("True")
 
 
-def leaves_room_for_others(stage: Stage) -> None:
+def leaves_room_for_others(stage: Administrator) -> None:
     """A gang that does not fit holds nothing while others come."""
     lacks_room(stage)
     stage.add_group("second", minimum=2)
@@ -238,7 +238,7 @@ def leaves_room_for_others(stage: Stage) -> None:
     stage.wait_placed("x", "y")
 
 
-def has_no_nodes(stage: Stage) -> None:
+def has_no_nodes(stage: Administrator) -> None:
     """There is nothing to be placed on, and then there is."""
     stage.add_group(minimum=2)
     stage.add_pods("a", "b")
@@ -278,7 +278,7 @@ def configuration(scheduler: str, kubeconfig: Path) -> str:
 
 
 @pytest.fixture(scope="module", params=list(API_VERSION))
-def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Administrator]:
     minor: str = request.param
     binary = built_or_skip(minor, "kube-apiserver", "kube-scheduler")["kube-scheduler"]
     gates = f"--feature-gates={GATES[minor]}"
@@ -286,7 +286,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     with ExitStack() as stack:
         served = (gates, f"--runtime-config={API_VERSION[minor]}=true")
         plane = stack.enter_context(control_plane_running(minor, served))
-        stage = Stage(plane, minor)
+        stage = Administrator(plane, minor)
         kubeconfig = plane.layout.kubeconfig
         real, ours = configuration(REAL, kubeconfig), configuration(OURS, kubeconfig)
         stack.enter_context(kube_scheduler_running(binary, kubeconfig, directory, real, (gates,)))
@@ -295,7 +295,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_a_pod_group_is_scheduled_as_by_kube_scheduler(stage: Stage, scenario: Any) -> None:
+def test_a_pod_group_is_scheduled_as_by_kube_scheduler(stage: Administrator, scenario: Any) -> None:
     outcomes = {}
     for scheduler in (REAL, OURS):
         stage.scheduler = scheduler

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.scheduler.preemption import OURS, REAL, Scenario, Stage, Transcript, budget, pod, stage_running
+from tests.integration.scheduler.preemption import OURS, REAL, Player, Scenario, Transcript, budget, pod, stage_running
 
 pytestmark = [pytest.mark.integration]
 
@@ -145,7 +145,7 @@ QUICK = {
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, asyncio.Runner]]:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Player, asyncio.Runner]]:
     directory: Path = tmp_path_factory.mktemp("daemon")
     with stage_running(directory) as running:
         yield running
@@ -170,7 +170,7 @@ def comparable(transcript: Transcript) -> dict[str, object]:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SCENARIOS]
 )
-def test_the_same_happens_as_with_kube_scheduler(stage: tuple[Stage, asyncio.Runner], name: str) -> None:
+def test_the_same_happens_as_with_kube_scheduler(stage: tuple[Player, asyncio.Runner], name: str) -> None:
     play, runner = stage
     for patience in (1, 3, 9):
         real = runner.run(play.play(SCENARIOS[name], REAL, patience))
@@ -181,7 +181,7 @@ def test_the_same_happens_as_with_kube_scheduler(stage: tuple[Stage, asyncio.Run
     assert comparable(ours) == comparable(real)
 
 
-def test_room_made_by_a_lower_pods_anti_affinity_is_taken_at_once(stage: tuple[Stage, asyncio.Runner]) -> None:
+def test_room_made_by_a_lower_pods_anti_affinity_is_taken_at_once(stage: tuple[Player, asyncio.Runner]) -> None:
     """Upstream forgets to wake a pod that only another pod's anti-affinity kept out: it evicts, and then leaves the
     room empty for five minutes. Ours takes it."""
     victims = [pod("v", "100m", "low", node="n1", affinity=_AWAY_FROM_P), pod("w", "100m", "low", node="n1")]

@@ -20,7 +20,7 @@ Json = dict[str, Any]
 NODE, NAMESPACE = "resizing", "default"
 
 
-class Stage:
+class OneNode:
     """One node of one CPU."""
 
     def __init__(self, api: Api) -> None:
@@ -76,9 +76,9 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[OneNode]:
     api = Api(plane)
-    stage = Stage(api)
+    stage = OneNode(api)
     await stage.prepare()
     with our_daemon(plane, tmp_path):
         yield stage
@@ -88,7 +88,7 @@ async def stage(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Stage]:
 
 
 async def test_what_a_resized_pod_requests_counts_at_once_and_its_shrinking_wakes_a_pod_that_waits(
-    stage: Stage,
+    stage: OneNode,
 ) -> None:
     await stage.pod("grows", "300m")
     await stage.placed("grows")
@@ -99,7 +99,7 @@ async def test_what_a_resized_pod_requests_counts_at_once_and_its_shrinking_wake
     await stage.placed("waits")
 
 
-async def test_what_is_in_effect_counts_until_the_kubelet_has_taken_it_back(stage: Stage) -> None:
+async def test_what_is_in_effect_counts_until_the_kubelet_has_taken_it_back(stage: OneNode) -> None:
     await stage.pod("shrinks", "800m")
     await stage.placed("shrinks")
     await stage.kubelet_says("shrinks", "800m", "800m")
@@ -110,7 +110,7 @@ async def test_what_is_in_effect_counts_until_the_kubelet_has_taken_it_back(stag
     await stage.placed("waits")
 
 
-async def test_a_deferred_resize_holds_its_room_and_an_infeasible_one_does_not(stage: Stage) -> None:
+async def test_a_deferred_resize_holds_its_room_and_an_infeasible_one_does_not(stage: OneNode) -> None:
     await stage.pod("grows", "300m")
     await stage.placed("grows")
     await stage.resize("grows", "900m")
@@ -121,7 +121,7 @@ async def test_a_deferred_resize_holds_its_room_and_an_infeasible_one_does_not(s
     await stage.placed("waits")
 
 
-async def test_a_pod_that_waits_and_is_made_smaller_gets_the_node(stage: Stage) -> None:
+async def test_a_pod_that_waits_and_is_made_smaller_gets_the_node(stage: OneNode) -> None:
     await stage.pod("fills", "600m")
     await stage.placed("fills")
     await stage.pod("waits", "600m")

@@ -37,7 +37,7 @@ PROFILE = {
 pytestmark = [pytest.mark.integration]
 
 
-class Stage:
+class LoggedScheduler:
     def __init__(self, api: Api, log: Path) -> None:
         self.api = api
         self.log = log
@@ -126,7 +126,7 @@ async def test_a_node_is_preferred_by_its_annotation_as_that_is_now(tmp_path: Pa
     }
     with control_plane_running() as plane, our_daemon(plane, tmp_path, profile) as log:
         api = Api(plane)
-        stage = Stage(api, log)
+        stage = LoggedScheduler(api, log)
         try:
             for name, year in (("old", 2020), ("new", 2024)):
                 item = node(name, "z1")
@@ -151,7 +151,7 @@ async def test_a_node_is_preferred_by_its_annotation_as_that_is_now(tmp_path: Pa
 async def test_pods_are_placed_without_the_crds_and_by_them_once_they_come(tmp_path: Path) -> None:
     with control_plane_running() as plane, our_daemon(plane, tmp_path, PROFILE) as log:
         api = Api(plane)
-        stage = Stage(api, log)
+        stage = LoggedScheduler(api, log)
         try:
             for item in (node("near", "z1"), node("far", "z2")):
                 await api.create(item)

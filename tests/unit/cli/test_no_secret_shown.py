@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from secondary_scheduler.cli import app
-from tests.unit.operator.builders import World, config_map, scheduler
+from tests.unit.operator.builders import Instance, config_map, scheduler
 
 CANARY = "canary-0a1b2c3d"
 ADDRESSES = [
@@ -69,7 +69,7 @@ def test_commands_that_are_given_an_address(tmp_path: Path, address: str, comman
 
 @pytest.mark.parametrize("text", MISPLACED)
 def test_the_status_of_a_secondary_scheduler(text: str) -> None:
-    world = World(scheduler(), config_map(text))
+    world = Instance(scheduler(), config_map(text))
     world.settle()
     assert CANARY not in json.dumps(world.resource["status"])
     assert world.condition("Degraded")[:2] == ("True", "ConfigInvalid")

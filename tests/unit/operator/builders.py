@@ -1,7 +1,6 @@
 """Objects as the API server would send them, and a world in which a plan takes effect."""
 
 import copy
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -113,7 +112,7 @@ def key_of(kind: str, name: str) -> ObjectKey:
     return ObjectKey(kind, NS if RESOURCES[kind].namespaced else "", name)
 
 
-class World:
+class Instance:
     """What the API server holds; `settle` reconciles and carries out until nothing is left to do."""
 
     def __init__(self, resource: dict[str, Any], *objects: dict[str, Any], **observed: Any) -> None:
@@ -224,11 +223,11 @@ class World:
         probe = self.get("Pod", name)
         self.put({**probe, "spec": {**probe["spec"], **({"nodeName": "n1"} if bind else {})}})
 
-    def start(self) -> "World":
+    def start(self) -> "Instance":
         """From nothing to a running scheduler."""
         return self.start_named("secondary-scheduler")
 
-    def start_named(self, operand: str) -> "World":
+    def start_named(self, operand: str) -> "Instance":
         """The same, for an instance whose scheduler has another name."""
         self.settle()
         self.roll_out(operand=operand)
@@ -254,7 +253,3 @@ class World:
 
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
-
-
-def with_observed(observed: Observed, **fields: Any) -> Observed:
-    return replace(observed, **fields)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.operator.builders import CONFIG, FOREIGN_IMAGE, IMAGE, World, config_map, scheduler
+from tests.unit.operator.builders import CONFIG, FOREIGN_IMAGE, IMAGE, Instance, config_map, scheduler
 
 OLD = CONFIG.replace("/v1\n", "/v1beta3\n")
 DEFAULT_NAME = CONFIG.replace("schedulerName: secondary-scheduler", "schedulerName: default-scheduler")
@@ -16,7 +16,7 @@ RELEASES = ("35.7", "34.7", "33.5", "32.7", "31.8", "30.12", "29.8", "28.9", "27
 
 
 def degraded(text: str, **spec: object) -> str:
-    world = World(scheduler(**spec), config_map(text))
+    world = Instance(scheduler(**spec), config_map(text))
     world.settle()
     status, reason, message = world.condition("Degraded")
     assert (reason == "ConfigInvalid") is (status == "True")
@@ -62,7 +62,7 @@ def test_a_configuration_is_judged_for_the_image_it_is_for(
 
 @pytest.mark.parametrize(("image", "passed"), [(IMAGE, True), (FOREIGN_IMAGE, False)])
 def test_only_our_scheduler_is_told_that_the_name_is_allowed(image: str, passed: bool) -> None:
-    world = World(scheduler(schedulerImage=image, allowDefaultSchedulerName=True), config_map(DEFAULT_NAME))
+    world = Instance(scheduler(schedulerImage=image, allowDefaultSchedulerName=True), config_map(DEFAULT_NAME))
     world.settle()
     pod_spec = world.get("Deployment", "secondary-scheduler")["spec"]["template"]["spec"]
     assert ("--allow-default-scheduler-name" in pod_spec["containers"][0]["args"]) is passed
@@ -80,7 +80,7 @@ def test_only_our_scheduler_is_told_that_the_name_is_allowed(image: str, passed:
 )
 def test_each_release_is_started_by_the_command_that_its_image_has(image: str, command: str) -> None:
     # Not every release reads v1; what is asked here is how it is started.
-    world = World(scheduler(schedulerImage=image, configPolicy="PassThrough"), config_map())
+    world = Instance(scheduler(schedulerImage=image, configPolicy="PassThrough"), config_map())
     world.settle()
     pod_spec = world.get("Deployment", "secondary-scheduler")["spec"]["template"]["spec"]
     assert pod_spec["containers"][0]["command"] == [command]
@@ -88,7 +88,7 @@ def test_each_release_is_started_by_the_command_that_its_image_has(image: str, c
 
 
 def test_an_image_of_the_go_scheduler_gets_the_roles_it_is_written_for_and_ours_does_not() -> None:
-    world = World(scheduler(schedulerImage=FOREIGN_IMAGE, rollout={"canary": False}), config_map()).start()
+    world = Instance(scheduler(schedulerImage=FOREIGN_IMAGE, rollout={"canary": False}), config_map()).start()
     system = {name for name in world.names("ClusterRoleBinding") if "system" in name}
     assert system == {
         "secondary-scheduler:system-kube-scheduler", "secondary-scheduler:system-volume-scheduler",
@@ -101,7 +101,7 @@ def test_an_image_of_the_go_scheduler_gets_the_roles_it_is_written_for_and_ours_
 
 
 def test_a_permission_withdrawn_later_keeps_what_runs() -> None:
-    world = World(scheduler(allowDefaultSchedulerName=True), config_map(DEFAULT_NAME)).start()
+    world = Instance(scheduler(allowDefaultSchedulerName=True), config_map(DEFAULT_NAME)).start()
     before = world.get("Deployment", "secondary-scheduler")["spec"]["template"]["spec"]
     world.edit(allowDefaultSchedulerName=False)
     world.settle()
@@ -136,7 +136,7 @@ def test_a_configuration_is_judged_for_what_its_user_says_the_image_is(
 
 
 def test_an_image_of_ours_by_another_name_must_report_its_configuration() -> None:
-    world = World(scheduler(schedulerImage=OWN, flavour="ours"), config_map())
+    world = Instance(scheduler(schedulerImage=OWN, flavour="ours"), config_map())
     world.settle()
     assert not {name for name in world.names("ClusterRoleBinding") if "system" in name}
     world.roll_out(report=False)
@@ -146,7 +146,7 @@ def test_an_image_of_ours_by_another_name_must_report_its_configuration() -> Non
 
 @pytest.mark.parametrize(("flavour", "command"), [("0.29.7", "/kube-scheduler"), ("0.29", "/bin/kube-scheduler")])
 def test_a_release_by_another_name_is_started_as_that_release(flavour: str, command: str) -> None:
-    world = World(scheduler(schedulerImage=OWN, flavour=f"scheduler-plugins@{flavour}"), config_map()).start()
+    world = Instance(scheduler(schedulerImage=OWN, flavour=f"scheduler-plugins@{flavour}"), config_map()).start()
     world.edit(logLevel="Debug", env=[{"name": "A", "value": "b"}])
     world.settle()
     for name in ("secondary-scheduler", "secondary-scheduler-canary"):
@@ -156,21 +156,21 @@ def test_a_release_by_another_name_is_started_as_that_release(flavour: str, comm
 
 
 def test_to_say_what_the_images_name_tells_restarts_nothing() -> None:
-    world = World(scheduler(), config_map()).start()
+    world = Instance(scheduler(), config_map()).start()
     world.edit(flavour="ours")
     world.settle()
     assert not world.writes
 
 
 def test_another_flavour_is_proven_as_another_image_is() -> None:
-    world = World(scheduler(schedulerImage=OWN), config_map()).start()
+    world = Instance(scheduler(schedulerImage=OWN), config_map()).start()
     world.edit(flavour="ours")
     world.settle()
     assert world.condition("Progressing")[1] == "Proving"
 
 
 def test_plugins_that_the_catalogue_does_not_have_get_no_rights_and_that_is_reported() -> None:
-    world = World(scheduler(schedulerImage=OWN, extraPlugins=GPU), config_map(GPU_CONFIG)).start()
+    world = Instance(scheduler(schedulerImage=OWN, extraPlugins=GPU), config_map(GPU_CONFIG)).start()
     assert not {name for name in world.names("ClusterRoleBinding") if "gpuaware" in name}
     status, _, message = world.condition("Degraded")
     assert status == "False"
@@ -211,7 +211,7 @@ REFUSED = [
 def test_a_spec_that_nothing_can_be_made_of_keeps_what_runs_and_what_belongs_to_it(
     spec: dict[str, object], reason: str, message_part: str
 ) -> None:
-    world = World(scheduler(), config_map()).start()
+    world = Instance(scheduler(), config_map()).start()
     before = world.get("Deployment", "secondary-scheduler")["spec"]
     world.put(config_map(CONFIG.replace("weight: 3", "weight: 4")))
     world.edit(**spec)
@@ -233,7 +233,7 @@ def test_a_spec_that_nothing_can_be_made_of_keeps_what_runs_and_what_belongs_to_
     "spec", [spec for spec, *_ in REFUSED], ids=[f"{message_part[:30]}" for *_, message_part in REFUSED]
 )
 def test_nothing_is_started_of_a_spec_that_nothing_can_be_made_of(spec: dict[str, object]) -> None:
-    world = World(scheduler(**spec), config_map())
+    world = Instance(scheduler(**spec), config_map())
     world.settle()
     assert world.condition("Degraded")[0] == "True"
     assert not world.names("Deployment")

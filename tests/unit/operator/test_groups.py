@@ -53,7 +53,7 @@ class Server:
         return json.dumps(obj).encode()
 
 
-class World:
+class Watched:
     """One controller with its watches in the test's hand."""
 
     def __init__(self, kind: Any) -> None:
@@ -104,16 +104,16 @@ class World:
 
 
 @pytest.fixture
-def groups() -> World:
-    return World(POD_GROUPS)
+def groups() -> Watched:
+    return Watched(POD_GROUPS)
 
 
 @pytest.fixture
-def quotas() -> World:
-    return World(ELASTIC_QUOTAS)
+def quotas() -> Watched:
+    return Watched(ELASTIC_QUOTAS)
 
 
-def test_a_group_counts_the_pods_of_its_own_namespace(groups: World) -> None:
+def test_a_group_counts_the_pods_of_its_own_namespace(groups: Watched) -> None:
     groups.add("a", "g", {"minMember": 1}, phase="Scheduling")
     groups.add("b", "g", {"minMember": 1}, phase="Scheduling")
     groups.pod("a", "p", "Running", "g")
@@ -125,7 +125,7 @@ def test_a_group_counts_the_pods_of_its_own_namespace(groups: World) -> None:
     assert groups.status("b", "g") == {"phase": "Pending"}
 
 
-def test_one_change_leads_to_the_next_step(groups: World) -> None:
+def test_one_change_leads_to_the_next_step(groups: Watched) -> None:
     groups.add("a", "g", {"minMember": 1})
     groups.pod("a", "p", "Running", "g")
     for phase in ("Pending", "Scheduling", "Running"):
@@ -135,7 +135,7 @@ def test_one_change_leads_to_the_next_step(groups: World) -> None:
     assert len(groups.server.patches) == 3, "nothing more to say"
 
 
-def test_a_write_is_bound_to_the_version_that_was_looked_at(groups: World) -> None:
+def test_a_write_is_bound_to_the_version_that_was_looked_at(groups: Watched) -> None:
     groups.add("a", "g", {"minMember": 1})
     groups.reconcile("a", "g")
     path, body = groups.server.patches[0]
@@ -143,7 +143,7 @@ def test_a_write_is_bound_to_the_version_that_was_looked_at(groups: World) -> No
     assert body == {"metadata": {"uid": "a/g", "resourceVersion": "101"}, "status": {"phase": "Pending"}}
 
 
-def test_a_pod_that_changes_its_group_counts_where_it_is_now(groups: World) -> None:
+def test_a_pod_that_changes_its_group_counts_where_it_is_now(groups: Watched) -> None:
     groups.add("a", "one", {"minMember": 1}, phase="Running", running=1)
     groups.add("a", "two", {"minMember": 1}, phase="Pending")
     groups.pod("a", "p", "Running", "one")
@@ -153,7 +153,7 @@ def test_a_pod_that_changes_its_group_counts_where_it_is_now(groups: World) -> N
     assert (groups.status("a", "one")["phase"], groups.status("a", "two")["phase"]) == ("Pending", "Scheduling")
 
 
-def test_a_quota_adds_up_the_running_pods_of_its_namespace(quotas: World) -> None:
+def test_a_quota_adds_up_the_running_pods_of_its_namespace(quotas: Watched) -> None:
     quotas.add("a", "q", {"min": {"cpu": "1"}, "max": {"memory": "1Gi"}})
     container = {"name": "c", "resources": {"requests": {"cpu": "1500m"}}}
     quotas.pod("a", "p", "Running", containers=[container], overhead={"cpu": "100m"})
@@ -165,7 +165,7 @@ def test_a_quota_adds_up_the_running_pods_of_its_namespace(quotas: World) -> Non
     assert quotas.status("a", "q") == {"used": {"cpu": "0", "memory": "0"}}
 
 
-def test_what_is_used_no_more_and_not_named_disappears(quotas: World) -> None:
+def test_what_is_used_no_more_and_not_named_disappears(quotas: Watched) -> None:
     quotas.add("a", "q", {}, used={"cpu": "1", "example.com/gpu": "1"})
     container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
     quotas.pod("a", "p", "Running", containers=[container])
@@ -173,7 +173,7 @@ def test_what_is_used_no_more_and_not_named_disappears(quotas: World) -> None:
     assert quotas.server.patches[0][1]["status"] == {"used": {"cpu": "1", "example.com/gpu": None}}
 
 
-def test_of_several_quotas_the_one_that_the_scheduler_follows_is_reported(quotas: World) -> None:
+def test_of_several_quotas_the_one_that_the_scheduler_follows_is_reported(quotas: Watched) -> None:
     quotas.add("a", "young", {"min": {"cpu": "1"}}, created="2026-02-01T00:00:00Z")
     quotas.add("a", "old", {"min": {"cpu": "1"}}, created="2026-01-01T00:00:00Z")
     quotas.reconcile("a", "")
@@ -181,7 +181,7 @@ def test_of_several_quotas_the_one_that_the_scheduler_follows_is_reported(quotas
 
 
 @pytest.mark.parametrize("kind", [Conflict, Forbidden])
-def test_a_refused_write_is_counted_and_only_a_conflict_waits_for_the_watch(groups: World, kind: Any) -> None:
+def test_a_refused_write_is_counted_and_only_a_conflict_waits_for_the_watch(groups: Watched, kind: Any) -> None:
     groups.add("a", "g", {"minMember": 1})
     groups.server.error = kind("no", status=409 if kind is Conflict else 403, reason="x", message="no")
     if kind is Conflict:
@@ -194,7 +194,7 @@ def test_a_refused_write_is_counted_and_only_a_conflict_waits_for_the_watch(grou
     assert f'kind="PodGroup",outcome="{outcome}",verb="patch_status"' in text
 
 
-def test_no_status_is_written_by_an_operator_without_its_lease(groups: World) -> None:
+def test_no_status_is_written_by_an_operator_without_its_lease(groups: Watched) -> None:
     groups.controller._leads = lambda: False
     groups.add("a", "g", {"minMember": 1})
     with pytest.raises(WriteWithheld):
@@ -202,7 +202,7 @@ def test_no_status_is_written_by_an_operator_without_its_lease(groups: World) ->
     assert groups.server.patches == []
 
 
-def test_an_object_that_is_gone_is_no_work(groups: World) -> None:
+def test_an_object_that_is_gone_is_no_work(groups: Watched) -> None:
     groups.add("a", "g", {"minMember": 1})
     groups.controller._objects.replace([], ResourceVersion("200"))
     groups.reconcile("a", "g")

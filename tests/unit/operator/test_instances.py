@@ -7,7 +7,7 @@ import pytest
 from scheduler.catalog import LOAD_WATCHER_SUFFIX, OPERATOR_NAMESPACE, operand_name, page_name, rebalancer_name
 from secondary_scheduler.operator.reconcile import ObjectKey
 from secondary_scheduler.operator.reconcile.names import names_of
-from tests.unit.operator.builders import CONFIG, HASH, NS, World, config_map, scheduler
+from tests.unit.operator.builders import CONFIG, HASH, NS, Instance, config_map, scheduler
 
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 NAMED_OTHERWISE = CONFIG.replace("schedulerName: secondary-scheduler", "schedulerName: batch")
@@ -69,7 +69,7 @@ def test_no_scheduler_is_named_like_a_companion_of_another():
 
 
 def test_another_name_is_another_scheduler_with_its_own_objects():
-    world = World(instance("gpu"), config_map(NAMED_OTHERWISE)).start_named("secondary-scheduler-gpu")
+    world = Instance(instance("gpu"), config_map(NAMED_OTHERWISE)).start_named("secondary-scheduler-gpu")
     kinds = created_names(world)
     assert {
         ("Deployment", "secondary-scheduler-gpu"),
@@ -86,7 +86,7 @@ def test_another_name_is_another_scheduler_with_its_own_objects():
 
 
 def test_deleting_one_instance_leaves_the_objects_of_the_other():
-    world = World(instance("cluster"), config_map()).start()
+    world = Instance(instance("cluster"), config_map()).start()
     first = dict(world.objects)
     world.resource = instance("gpu", created="2026-11-21T11:00:00Z")
     world.put(config_map(NAMED_OTHERWISE))
@@ -100,7 +100,7 @@ def test_deleting_one_instance_leaves_the_objects_of_the_other():
 
 def test_a_scheduler_name_belongs_to_the_older_instance():
     older = instance("cluster")
-    world = World(instance("gpu", created="2026-11-21T11:00:00Z"), config_map(), others=(older,))
+    world = Instance(instance("gpu", created="2026-11-21T11:00:00Z"), config_map(), others=(older,))
     world.settle()
     status, reason, message = world.condition("Degraded")
     assert (status, reason) == ("True", "SchedulerNameTaken")
@@ -111,19 +111,19 @@ def test_a_scheduler_name_belongs_to_the_older_instance():
 
 def test_whoever_serves_a_name_keeps_it_though_another_is_older():
     older = instance("cluster", created="2026-11-21T09:00:00Z")
-    world = World(instance("gpu"), config_map()).start_named("secondary-scheduler-gpu")
+    world = Instance(instance("gpu"), config_map()).start_named("secondary-scheduler-gpu")
     assert world.resource["status"]["schedulerNames"] == ["secondary-scheduler"]
     world.observed_fields = {"others": (older,)}
     world.settle()
     assert world.condition("Degraded")[0] == "False"
     # And the older one is told.
-    other = World(older, config_map(), others=(world.resource,))
+    other = Instance(older, config_map(), others=(world.resource,))
     other.settle()
     assert other.condition("Degraded")[1] == "SchedulerNameTaken"
 
 
 def test_a_running_scheduler_goes_on_when_its_next_configuration_takes_a_foreign_name():
-    world = World(instance("gpu"), config_map(NAMED_OTHERWISE)).start_named("secondary-scheduler-gpu")
+    world = Instance(instance("gpu"), config_map(NAMED_OTHERWISE)).start_named("secondary-scheduler-gpu")
     running = world.resource["status"]["configurationHash"]
     served = instance("cluster", created="2026-11-21T09:00:00Z") | {
         "status": {"schedulerNames": ["secondary-scheduler"]}
@@ -142,6 +142,6 @@ def test_an_instance_that_gives_up_its_scheduler_gives_up_the_name(change):
     older = instance("cluster")
     for part, fields in change.items():
         older[part] |= fields
-    world = World(instance("gpu", created="2026-11-21T11:00:00Z"), config_map(), others=(older,))
+    world = Instance(instance("gpu", created="2026-11-21T11:00:00Z"), config_map(), others=(older,))
     world.settle()
     assert world.condition("Degraded")[0] == "False"

@@ -3,14 +3,14 @@
 import pytest
 
 from secondary_scheduler.operator.reconcile import ApiFailure, ObjectKey
-from tests.unit.operator.builders import NS, OTHER_CONFIG, World, config_map, pod, scheduler
+from tests.unit.operator.builders import NS, OTHER_CONFIG, Instance, config_map, pod, scheduler
 
 FORBIDDEN = ApiFailure(403, "forbidden")
 
 
 @pytest.fixture
 def world():
-    return World(scheduler(), config_map()).start()
+    return Instance(scheduler(), config_map()).start()
 
 
 def go(world):

@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.operand import shortage_of
 from secondary_scheduler.operator.reconcile import ApiFailure
-from tests.unit.operator.builders import World, config_map, key_of, node, scheduler
+from tests.unit.operator.builders import Instance, config_map, key_of, node, scheduler
 
 ZONE = {"zone": "a"}
 TAINT = {"key": "dedicated", "value": "infra", "effect": "NoSchedule"}
@@ -15,7 +15,7 @@ NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 def available(most=3, **topology):
     mode = {"mode": "HighlyAvailable", "highlyAvailableTopology": {"maxReplicas": most, **topology}}
-    return World(scheduler(topology=mode), config_map())
+    return Instance(scheduler(topology=mode), config_map())
 
 
 def replicas(world):
@@ -107,7 +107,7 @@ def test_only_several_replicas_have_a_disruption_budget():
 
 
 def test_the_pods_can_be_reached_on_the_port_that_asks_who_you_are_and_on_no_other():
-    world = World(scheduler(), config_map())
+    world = Instance(scheduler(), config_map())
     world.settle()
     spec = world.get("NetworkPolicy", "secondary-scheduler")["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
@@ -139,13 +139,13 @@ def with_source(port):
 
 
 def test_the_pods_may_reach_dns_the_api_server_their_metric_source_and_the_ports_of_the_spec():
-    world = World(scheduler(egressPorts=[8089]), config_map(with_source(2020)))
+    world = Instance(scheduler(egressPorts=[8089]), config_map(with_source(2020)))
     world.settle()
     assert egress(world) == {53, 5353, 443, 6443, 8443, 16443, 2020, 8089}
 
 
 def test_egress_is_open_where_nobody_judged_the_configuration():
-    world = World(scheduler(configPolicy="PassThrough"), config_map("profiles: [{schedulerName: s, unknown: true}]"))
+    world = Instance(scheduler(configPolicy="PassThrough"), config_map("profiles: [{schedulerName: s, unknown: true}]"))
     world.settle()
     assert world.get("NetworkPolicy", "secondary-scheduler")["spec"]["policyTypes"] == ["Ingress"]
 
@@ -161,7 +161,7 @@ def admitted(world, name="secondary-scheduler"):
 
 
 def test_the_pods_are_reached_from_the_namespaces_of_the_spec_and_from_everywhere_without_any():
-    world = World(scheduler(), config_map()).start()
+    world = Instance(scheduler(), config_map()).start()
     world.settle()
     assert admitted(world) is None
     world.edit(scrapeNamespaces=["monitoring", "a"])
@@ -173,7 +173,7 @@ def test_the_pods_are_reached_from_the_namespaces_of_the_spec_and_from_everywher
 
 
 def test_lease_and_bindings_have_priority_levels_of_their_own():
-    world = World(scheduler(), config_map())
+    world = Instance(scheduler(), config_map())
     world.settle()
     levels = {
         name: world.get("FlowSchema", name)["spec"]["priorityLevelConfiguration"]["name"]
@@ -186,17 +186,17 @@ def test_lease_and_bindings_have_priority_levels_of_their_own():
 
 
 def test_a_service_monitor_is_made_where_that_kind_exists():
-    world = World(scheduler(), config_map(), unserved=frozenset())
+    world = Instance(scheduler(), config_map(), unserved=frozenset())
     world.settle()
     (endpoint,) = world.get("ServiceMonitor", "secondary-scheduler")["spec"]["endpoints"]
     assert (endpoint["port"], endpoint["scheme"], endpoint["path"]) == ("https", "https", "/metrics")
-    without = World(scheduler(), config_map())
+    without = Instance(scheduler(), config_map())
     without.settle()
     assert not without.names("ServiceMonitor")
 
 
 def test_on_openshift_the_certificate_of_its_service_is_verified():
-    world = World(scheduler(), config_map(), unserved=frozenset(), openshift=True)
+    world = Instance(scheduler(), config_map(), unserved=frozenset(), openshift=True)
     world.settle()
     (endpoint,) = world.get("ServiceMonitor", "secondary-scheduler")["spec"]["endpoints"]
     assert endpoint["tlsConfig"]["serverName"] == "metrics.openshift-secondary-scheduler-operator.svc"
@@ -204,7 +204,7 @@ def test_on_openshift_the_certificate_of_its_service_is_verified():
 
 
 def test_an_optional_object_that_is_refused_is_reported_and_degrades_nothing():
-    world = World(scheduler(), config_map()).start()
+    world = Instance(scheduler(), config_map()).start()
     world.observed_fields["failures"] = {key_of("FlowSchema", "secondary-scheduler-leases"): ApiFailure(403, "no")}
     world.settle()
     status, _, message = world.condition("Degraded")
@@ -214,7 +214,7 @@ def test_an_optional_object_that_is_refused_is_reported_and_degrades_nothing():
 
 
 def test_kinds_that_the_spec_does_without_are_taken_away_and_come_back():
-    world = World(scheduler(), config_map()).start()
+    world = Instance(scheduler(), config_map()).start()
     world.edit(without=["NetworkPolicy", "FlowSchema"])
     world.settle()
     assert not world.names("NetworkPolicy") | world.names("FlowSchema")

@@ -3,7 +3,7 @@
 import pytest
 
 from secondary_scheduler.operator.reconcile import ApiFailure
-from tests.unit.operator.builders import FOREIGN_IMAGE, IMAGE, World, config_map, scheduler
+from tests.unit.operator.builders import FOREIGN_IMAGE, IMAGE, Instance, config_map, scheduler
 
 GCM = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
 CBC = "TLS_RSA_WITH_AES_128_CBC_SHA"
@@ -20,7 +20,7 @@ def api_server(profile):
 
 
 def world(profile, **spec):
-    installed = World(
+    installed = Instance(
         scheduler(rollout={"canary": False}, **spec), config_map(), unserved=frozenset({"ServiceMonitor"})
     )
     installed.put(api_server(profile))
@@ -64,7 +64,7 @@ def test_a_custom_profile_without_a_known_suite_leaves_the_choice_to_the_schedul
 
 
 def test_elsewhere_there_are_no_such_flags():
-    installed = World(scheduler(), config_map())
+    installed = Instance(scheduler(), config_map())
     installed.settle()
     assert flags(installed) == {}
 
@@ -112,7 +112,7 @@ def test_flags_stay_while_the_profile_cannot_be_read():
 def test_the_load_watcher_of_go_images_trusts_openshifts_certificates_there_and_only_there(
     openshift, image, env, expected
 ):
-    world = World(scheduler(schedulerImage=image, env=env), config_map(), openshift=openshift)
+    world = Instance(scheduler(schedulerImage=image, env=env), config_map(), openshift=openshift)
     world.settle()
     (container,) = world.get("Deployment", "secondary-scheduler")["spec"]["template"]["spec"]["containers"]
     environment = {variable["name"]: variable["value"] for variable in container.get("env", [])}

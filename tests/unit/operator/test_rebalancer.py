@@ -17,7 +17,7 @@ from tests.unit.operator.builders import (
     NS,
     OTHER_CONFIG,
     OTHER_HASH,
-    World,
+    Instance,
     config_map,
     key_of,
     pod,
@@ -43,19 +43,19 @@ OBJECTS = {
 }
 
 
-def made(world: World) -> set[tuple[str, str]]:
+def made(world: Instance) -> set[tuple[str, str]]:
     return {(key.kind, key.name) for key in world.objects if "rebalancer" in key.name or key.name == POLICY}
 
 
-def running(rebalance: Any = PREDICTIVE, **spec: Any) -> World:
+def running(rebalance: Any = PREDICTIVE, **spec: Any) -> Instance:
     """A scheduler that runs, and a rebalancer whose pods are there as far as one was made."""
-    world = World(scheduler(rebalance=rebalance, **spec), config_map()).start()
+    world = Instance(scheduler(rebalance=rebalance, **spec), config_map()).start()
     if key_of("Deployment", NAME) in world.objects:
         ready(world)
     return world
 
 
-def ready(world: World) -> None:
+def ready(world: Instance) -> None:
     world.roll_out(operand=NAME, report=False)
     labels = world.get("Deployment", NAME)["spec"]["template"]["metadata"]["labels"]
     its_pod = pod({"phase": "Running"}, f"{NAME}-abc")
@@ -64,7 +64,7 @@ def ready(world: World) -> None:
     world.settle()
 
 
-def container(world: World) -> dict[str, Any]:
+def container(world: Instance) -> dict[str, Any]:
     (only,) = world.get("Deployment", NAME)["spec"]["template"]["spec"]["containers"]
     return dict(only)
 
@@ -79,7 +79,7 @@ def test_without_it_nothing_is_made_and_nothing_is_said(rebalance: Any) -> None:
 
 
 def test_it_comes_once_the_scheduler_runs() -> None:
-    world = World(scheduler(rebalance=PREDICTIVE), config_map())
+    world = Instance(scheduler(rebalance=PREDICTIVE), config_map())
     world.settle()
     assert made(world) == set()
     assert world.condition("RebalancerReady")[:2] == ("False", "WaitingForScheduler")
@@ -119,9 +119,9 @@ def test_the_policy_follows_the_names_of_the_configuration() -> None:
 
 
 def test_it_has_no_rights_without_its_policy() -> None:
-    world = World(scheduler(rebalance=PREDICTIVE), config_map()).start()
-    world = World(world.resource, *(obj for obj in world.objects.values() if "rebalancer" not in obj["metadata"]["name"]
-                                    and obj["metadata"]["name"] != POLICY))  # fmt: skip
+    world = Instance(scheduler(rebalance=PREDICTIVE), config_map()).start()
+    named = ((obj["metadata"]["name"], obj) for obj in world.objects.values())
+    world = Instance(world.resource, *(obj for name, obj in named if "rebalancer" not in name and name != POLICY))
     plan = world.plan()
     required = {action.key.kind: set(action.requires) for action in plan.actions if hasattr(action, "requires")}
     policies = {key_of(kind, POLICY) for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")}
@@ -202,7 +202,7 @@ def test_nothing_of_it_is_left_without_the_scheduler(way: str) -> None:
 def test_that_of_a_stack_is_let_go_first() -> None:
     """The stack deletes its objects at the end of the update, by their names."""
     foreign = {"metadata": {"name": NAME, "namespace": NS, "uid": "theirs", "labels": {"app": NAME}}, "spec": {}}
-    world = World(scheduler(), config_map()).start()
+    world = Instance(scheduler(), config_map()).start()
     world.put({"apiVersion": "apps/v1", "kind": "Deployment", **copy.deepcopy(foreign)})
     world.put({"apiVersion": "v1", "kind": "ServiceAccount", **copy.deepcopy(foreign)})
     before = set(world.objects)
@@ -222,7 +222,7 @@ def test_that_of_a_stack_is_let_go_first() -> None:
 
 @pytest.mark.parametrize("way", ["off", "deleted"])
 def test_that_of_a_stack_is_not_taken_away(way: str) -> None:
-    world = World(scheduler(rebalance={"mode": "Off"}), config_map()).start()
+    world = Instance(scheduler(rebalance={"mode": "Off"}), config_map()).start()
     theirs = {"metadata": {"name": NAME, "namespace": NS, "uid": "theirs", "labels": {"app": NAME}}}
     world.put({"apiVersion": "apps/v1", "kind": "Deployment", "spec": {}, **theirs}, config_map("{}", NAME))
     if way == "deleted":
@@ -262,7 +262,7 @@ def test_an_invalid_setting_leaves_the_running_one() -> None:
 
 
 def test_missing_rights_are_its_own_problem() -> None:
-    world = World(scheduler(rebalance=PREDICTIVE), config_map())
+    world = Instance(scheduler(rebalance=PREDICTIVE), config_map())
     refused = ApiFailure(403, "attempting to grant RBAC permissions not currently held")
     world.observed_fields["failures"] = {key_of("ClusterRoleBinding", ROLE): refused}
     world.start()
@@ -274,7 +274,7 @@ def test_missing_rights_are_its_own_problem() -> None:
 
 def test_without_the_kind_of_its_policy_it_runs_only_where_that_is_accepted() -> None:
     kinds = frozenset({"ServiceMonitor", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"})
-    world = World(scheduler(rebalance=PREDICTIVE), config_map(), unserved=kinds).start()
+    world = Instance(scheduler(rebalance=PREDICTIVE), config_map(), unserved=kinds).start()
     assert made(world) == set()
     assert world.condition("RebalancerReady")[1] == "PolicyNotServed"
     world.edit(without=["ValidatingAdmissionPolicy"])
@@ -304,7 +304,7 @@ def test_its_ports_are_reached_from_the_namespaces_that_may_reach_the_schedulers
 
 
 def test_its_metrics_are_scraped_where_the_schedulers_are() -> None:
-    world = World(scheduler(rebalance=PREDICTIVE), config_map(), unserved=frozenset()).start()
+    world = Instance(scheduler(rebalance=PREDICTIVE), config_map(), unserved=frozenset()).start()
     ready(world)
     (port,) = world.get("Service", NAME)["spec"]["ports"]
     monitor = world.get("ServiceMonitor", NAME)["spec"]
@@ -330,7 +330,7 @@ def test_its_metrics_are_scraped_where_the_schedulers_are() -> None:
 
 
 def test_without_its_metrics_it_runs_all_the_same() -> None:
-    world = World(scheduler(rebalance=PREDICTIVE), config_map(), unserved=frozenset())
+    world = Instance(scheduler(rebalance=PREDICTIVE), config_map(), unserved=frozenset())
     refused = ApiFailure(403, "it is forbidden")
     world.observed_fields["failures"] = {key_of("ServiceMonitor", NAME): refused}
     world.start()
@@ -373,7 +373,7 @@ def test_the_mode_in_effect_is_shown() -> None:
 
 
 def test_instances_have_their_own() -> None:
-    world = World(scheduler(rebalance=PREDICTIVE), config_map())
+    world = Instance(scheduler(rebalance=PREDICTIVE), config_map())
     world.resource["metadata"]["name"] = "gpu"
     world.start_named("secondary-scheduler-gpu")
     own = "secondary-scheduler-gpu-rebalancer"

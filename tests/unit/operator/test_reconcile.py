@@ -18,7 +18,7 @@ from tests.unit.operator.builders import (
     NS,
     OTHER_CONFIG,
     OTHER_HASH,
-    World,
+    Instance,
     config_map,
     container_status,
     lease,
@@ -39,7 +39,7 @@ AT_ONCE = {"canary": False}
 
 
 def world(**spec):
-    return World(scheduler(**spec), config_map())
+    return Instance(scheduler(**spec), config_map())
 
 
 def container(world):
@@ -220,7 +220,7 @@ BAD_MAPS = [
 
 @pytest.mark.parametrize(("bad", "reason", "words"), BAD_MAPS)
 def test_without_a_valid_configuration_nothing_is_started(bad, reason, words):
-    w = World(scheduler(), *([bad] if bad else []))
+    w = Instance(scheduler(), *([bad] if bad else []))
     w.settle()
     status, actual, message = w.condition("Degraded")
     assert (status, actual) == ("True", reason)
@@ -250,7 +250,7 @@ def test_a_bad_configuration_leaves_the_running_scheduler_alone(bad, reason, wor
 
 @pytest.mark.parametrize(("bad", "reason", "words"), BAD_MAPS)
 def test_the_fix_of_a_configuration_is_taken_up(bad, reason, words):
-    w = World(scheduler(), *([bad] if bad else []))
+    w = Instance(scheduler(), *([bad] if bad else []))
     w.settle()
     w.put(config_map())
     w.settle()
@@ -648,7 +648,7 @@ class TestDeletion:
         assert w.plan().actions != ()
 
     def test_keeps_the_finalizers_of_others(self):
-        w = World(scheduler())
+        w = Instance(scheduler())
         w.resource["metadata"]["finalizers"] = ["example.com/mine", "secondary-scheduler.io/cleanup"]
         w.delete()
         (release,) = w.plan().actions
@@ -680,7 +680,7 @@ class TestDeletion:
         assert isinstance(release, SetFinalizers)
 
     def test_waits_while_it_cannot_see_what_is_left(self):
-        w = World(scheduler(), unreadable={"ClusterRoleBinding": ApiFailure(403, "forbidden")})
+        w = Instance(scheduler(), unreadable={"ClusterRoleBinding": ApiFailure(403, "forbidden")})
         w.delete()
         assert w.plan().actions == ()
         w.execute(w.plan())
@@ -848,7 +848,7 @@ def test_a_spec_the_operator_cannot_read_is_refused_with_the_field():
 
 
 def test_on_openshift_the_user_is_left_to_the_security_context_constraint():
-    w = World(scheduler(), config_map(), openshift=True)
+    w = Instance(scheduler(), config_map(), openshift=True)
     w.settle()
     template = w.get("Deployment", "secondary-scheduler")["spec"]["template"]
     assert "runAsUser" not in template["spec"]["securityContext"]

@@ -19,7 +19,7 @@ from tests.unit.operator.builders import (
     NS,
     OTHER_CONFIG,
     OTHER_HASH,
-    World,
+    Instance,
     config_map,
     container_status,
     scheduler,
@@ -32,7 +32,7 @@ CRASH = {"state": {"terminated": {"exitCode": 4, "message": "profiles[0]: bad"}}
 
 
 def running(**spec):
-    return World(scheduler(**spec), config_map()).start()
+    return Instance(scheduler(**spec), config_map()).start()
 
 
 def changed(**spec):
@@ -69,7 +69,7 @@ def lease_names(world):
 
 
 def test_the_first_installation_is_not_proven():
-    world = World(scheduler(), config_map())
+    world = Instance(scheduler(), config_map())
     world.settle()
     assert hash_run(world) == HASH
     assert of_canaries(world) == []
@@ -354,7 +354,7 @@ def test_what_a_canary_cannot_prove_is_rolled_out_at_once(spec):
 
 
 def test_where_nothing_runs_there_is_nothing_to_protect():
-    world = World(scheduler(), config_map())
+    world = Instance(scheduler(), config_map())
     world.settle()
     world.put(config_map(OTHER_CONFIG))
     world.settle()
@@ -421,7 +421,7 @@ class TestGoingBack:
         assert world.condition("Degraded")[0] == "False"
 
     def test_goes_nowhere_from_the_first_revision(self):
-        world = World(scheduler(), config_map())
+        world = Instance(scheduler(), config_map())
         world.settle()
         world.wait(1000)
         world.settle()
@@ -496,7 +496,7 @@ def cluster_acts(world):
 
 def history(kills):
     """A change of configuration and then of the image, with an operator that is killed after some of its writes."""
-    world = World(scheduler(), config_map())
+    world = Instance(scheduler(), config_map())
     changes = [lambda: world.put(config_map(OTHER_CONFIG)), lambda: world.edit(schedulerImage=OTHER_IMAGE)]
     writes = 0
     for _ in range(60):

@@ -13,14 +13,14 @@ from tests.unit.operator.builders import (
     IMAGE,
     OTHER_CONFIG,
     OTHER_HASH,
-    World,
+    Instance,
     config_map,
     scheduler,
 )
 
 
 def running(text=CONFIG, **spec):
-    return World(scheduler(**spec), config_map(text)).start()
+    return Instance(scheduler(**spec), config_map(text)).start()
 
 
 def last(world):
@@ -32,7 +32,7 @@ def outcome(world):
 
 
 def test_a_roll_out_is_reported_from_its_beginning_to_its_end():
-    world = World(scheduler(), config_map())
+    world = Instance(scheduler(), config_map())
     world.settle()
     assert outcome(world) == ("InProgress", ("False", "RollingOut"))
     world.wait(5)
@@ -117,7 +117,7 @@ def test_an_image_of_another_kubernetes_is_a_warning_and_no_more(image, minor, w
 
 
 def test_warnings_stand_in_the_condition_and_block_nothing():
-    world = World(scheduler(schedulerImage=FOREIGN_IMAGE), config_map(), kubernetes_minor=36).start()
+    world = Instance(scheduler(schedulerImage=FOREIGN_IMAGE), config_map(), kubernetes_minor=36).start()
     status, reason, message = world.condition("Degraded")
     assert (status, reason) == ("False", "AsExpected")
     assert "is built for Kubernetes 1.34, and this cluster runs 1.36" in message

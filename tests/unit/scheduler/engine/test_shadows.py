@@ -62,7 +62,7 @@ profiles:
     )
 
 
-class Stage:
+class Shadowed:
     def __init__(self, state: ClusterState, loaded: Configuration | None = None, ready: int = 0) -> None:
         loaded = loaded or configuration()
         self.metrics = Metrics()
@@ -97,7 +97,7 @@ def half_full() -> ClusterState:
 
 
 def test_a_profile_that_packs_differs_from_one_that_spreads_and_the_scores_say_why() -> None:
-    stage = Stage(half_full())
+    stage = Shadowed(half_full())
     stage.decide()
     (item,) = stage.shown()
     assert (item["outcome"], item["liveNode"], item["shadowNode"]) == ("otherNode", "empty", "used")
@@ -111,13 +111,13 @@ def test_a_profile_that_packs_differs_from_one_that_spreads_and_the_scores_say_w
 
 
 def test_a_node_that_is_as_good_for_the_shadow_is_no_difference() -> None:
-    stage = Stage(cluster(node("a"), node("b"), node("c")))
+    stage = Shadowed(cluster(node("a"), node("b"), node("c")))
     stage.decide()
     assert (stage.compared(), stage.shown()) == ({"sameNode": 1}, [])
 
 
 def test_differences_are_shown_by_namespace_and_once_per_pod() -> None:
-    stage = Stage(half_full())
+    stage = Shadowed(half_full())
     for name, namespace in (("p", "shop"), ("p", "shop"), ("q", "bank")):
         stage.decide(name, namespace)
     assert [item["pod"] for item in stage.shown("shop")] == ["shop/p"]
@@ -125,7 +125,7 @@ def test_differences_are_shown_by_namespace_and_once_per_pod() -> None:
 
 
 def test_a_pod_without_a_place_in_both_is_counted() -> None:
-    stage = Stage(cluster(node("tiny", allocatable={"cpu": "100m"})))
+    stage = Shadowed(cluster(node("tiny", allocatable={"cpu": "100m"})))
     stage.decide()
     assert (stage.compared(), stage.shown()) == ({"neitherPlaced": 1}, [])
 
@@ -134,7 +134,7 @@ def test_a_pod_without_a_place_in_both_is_counted() -> None:
     ("profile", "outcome"), [("trial", "onlyShadowPlaced"), ("test", "onlyLivePlaced")], ids=["shadow", "live"]
 )
 def test_a_profile_with_fewer_filters_is_the_only_one_that_places_a_pod(profile: str, outcome: str) -> None:
-    stage = Stage(cluster(node("closed", taints=[("a", "b", "NoSchedule")])), configuration(tolerant=profile))
+    stage = Shadowed(cluster(node("closed", taints=[("a", "b", "NoSchedule")])), configuration(tolerant=profile))
     stage.decide()
     (item,) = stage.shown()
     rejecting = item["liveJudges"] if profile == "trial" else item["shadowJudges"]
@@ -143,10 +143,10 @@ def test_a_profile_with_fewer_filters_is_the_only_one_that_places_a_pod(profile:
 
 
 def test_nothing_is_compared_while_many_pods_wait_or_beyond_the_sample() -> None:
-    stage = Stage(half_full(), ready=LONG_QUEUE)
+    stage = Shadowed(half_full(), ready=LONG_QUEUE)
     stage.decide()
     assert (stage.compared(), stage.skipped()) == ({}, {"queue": 1})
-    stage = Stage(half_full(), configuration("{profile: trial, sampleRatio: 0.2}"))
+    stage = Shadowed(half_full(), configuration("{profile: trial, sampleRatio: 0.2}"))
     stage.decide()
     assert (stage.compared(), stage.skipped()) == ({}, {"sample": 1})
 

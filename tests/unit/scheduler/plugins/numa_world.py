@@ -58,7 +58,7 @@ async def keep_going() -> None:
     """There is nobody to give way to."""
 
 
-class World:
+class NumaCluster:
     """A cluster with a plugin that is told of everything, and whose loop runs when it is asked to."""
 
     def __init__(self, *topologies: Any, compatibility: str = "safe", **args: Any) -> None:

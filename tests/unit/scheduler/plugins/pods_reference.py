@@ -18,7 +18,7 @@ U, UU = 2, 3
 
 
 @dataclass
-class World:
+class Cluster:
     """Nodes with their pods, labels by namespace, selectors of Services by namespace, of controllers by key."""
 
     nodes: list[tuple[NodeInfo, list[PodInfo]]]
@@ -88,7 +88,7 @@ class Rule:
         return self.source.node_taints_policy != "Honor" or tolerates_hard_taints(pod, node)
 
 
-def default_labels(pod: PodInfo, world: World) -> dict[str, str]:
+def default_labels(pod: PodInfo, world: Cluster) -> dict[str, str]:
     matched: dict[str, str] = {}
     for selector in world.services.get(pod.namespace, []):
         if selector and all(pod.labels.get(key) == value for key, value in selector.items()):
@@ -98,7 +98,7 @@ def default_labels(pod: PodInfo, world: World) -> dict[str, str]:
     return matched
 
 
-def rules(pod: PodInfo, world: World, action: str, defaults: Sequence[TopologySpreadConstraint]) -> list[Rule]:
+def rules(pod: PodInfo, world: Cluster, action: str, defaults: Sequence[TopologySpreadConstraint]) -> list[Rule]:
     if pod.spec.topology_spread:
         return [
             Rule(
@@ -120,7 +120,7 @@ def rules(pod: PodInfo, world: World, action: str, defaults: Sequence[TopologySp
 
 
 def spread_verdicts(
-    pod: PodInfo, world: World, defaults: Sequence[TopologySpreadConstraint]
+    pod: PodInfo, world: Cluster, defaults: Sequence[TopologySpreadConstraint]
 ) -> dict[str, tuple[int, str]] | None:
     """Node -> (code, reason) of those rejected; None where the filter is skipped."""
     hard = rules(pod, world, "DoNotSchedule", defaults)
@@ -149,7 +149,7 @@ def spread_verdicts(
 
 def spread_scores(
     pod: PodInfo,
-    world: World,
+    world: Cluster,
     feasible: Sequence[str],
     defaults: Sequence[TopologySpreadConstraint],
     *,
@@ -200,7 +200,7 @@ def spread_scores(
 # Affinity ---------------------------------------------------------------------------------------------------------
 
 
-def own_term_means(term: PodAffinityTerm, owner: PodInfo, other: PodInfo, world: World, *, upstream: bool) -> bool:
+def own_term_means(term: PodAffinityTerm, owner: PodInfo, other: PodInfo, world: Cluster, *, upstream: bool) -> bool:
     """A term of the pod being placed against a pod that runs."""
     if not term.namespaces and term.namespace_selector is None:
         meant = other.namespace == owner.namespace
@@ -215,7 +215,7 @@ def own_term_means(term: PodAffinityTerm, owner: PodInfo, other: PodInfo, world:
     return meant and selects(term.label_selector, other.labels)
 
 
-def their_term_means(term: PodAffinityTerm, owner: PodInfo, incoming: PodInfo, world: World) -> bool:
+def their_term_means(term: PodAffinityTerm, owner: PodInfo, incoming: PodInfo, world: Cluster) -> bool:
     """A term of a pod that runs against the pod being placed."""
     if not term.namespaces and term.namespace_selector is None:
         meant = incoming.namespace == owner.namespace
@@ -240,7 +240,7 @@ def preferred(part: PodAffinity) -> tuple[Any, ...]:
     return part.preferred_during_scheduling_ignored_during_execution
 
 
-def affinity_verdicts(pod: PodInfo, world: World, *, upstream: bool) -> dict[str, tuple[int, str]] | None:
+def affinity_verdicts(pod: PodInfo, world: Cluster, *, upstream: bool) -> dict[str, tuple[int, str]] | None:
     """Node -> (code, reason) of those rejected; None where the filter is skipped."""
     wanted, unwanted = map(required, parts(pod))
     near: Counter[tuple[str, str]] = Counter()
@@ -277,7 +277,7 @@ def affinity_verdicts(pod: PodInfo, world: World, *, upstream: bool) -> dict[str
 
 def affinity_scores(
     pod: PodInfo,
-    world: World,
+    world: Cluster,
     feasible: Sequence[str],
     *,
     hard_weight: int = 1,

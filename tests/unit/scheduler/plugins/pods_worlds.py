@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scheduler.framework import NodeInfo, PodInfo
 from scheduler.state import CODEC_OF_KIND, ClusterState
 from tests.unit.scheduler.core.builders import cluster, node, pod
-from tests.unit.scheduler.plugins.pods_reference import World
+from tests.unit.scheduler.plugins.pods_reference import Cluster
 
 NAMESPACES = {"default": {}, "red": {"team": "red", "stage": "prod"}, "blue": {"team": "blue"}}
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -130,14 +130,14 @@ caring = affinities().map(lambda affinity: {"affinity": affinity} if affinity el
 
 
 @st.composite
-def worlds(draw: st.DrawFn, extra: st.SearchStrategy[dict[str, Any]] | None = None) -> tuple[ClusterState, World]:
+def worlds(draw: st.DrawFn, extra: st.SearchStrategy[dict[str, Any]] | None = None) -> tuple[ClusterState, Cluster]:
     infos = [draw(nodes(f"n{index}")) for index in range(draw(st.integers(1, 5)))]
     bound = {
         info.name: [draw(pods(f"{info.name}-{index}", extra)) for index in range(draw(st.integers(0, 3)))]
         for info in infos
     }
     state = cluster(*infos, pods=bound)
-    world = World([], NAMESPACES)
+    world = Cluster([], NAMESPACES)
     for name, labels in NAMESPACES.items():
         put(state, "Namespace", name, {}, labels=labels)
     if draw(st.booleans()):
@@ -157,10 +157,10 @@ def worlds(draw: st.DrawFn, extra: st.SearchStrategy[dict[str, Any]] | None = No
     return state, seen(state, world)
 
 
-def seen(state: ClusterState, world: World) -> World:
+def seen(state: ClusterState, world: Cluster) -> Cluster:
     """The reference's world with the nodes and pods a state has now."""
     nodes = [(info, list(state.pods_on(name))) for name in state.node_names if (info := state.node(name)) is not None]
-    return World(nodes, world.namespaces, world.services, world.owners)
+    return Cluster(nodes, world.namespaces, world.services, world.owners)
 
 
 def put(

@@ -55,7 +55,7 @@ class FakeHandle:
         """There is no queue."""
 
 
-class World:
+class GroupCase:
     """The nodes, pods and groups of a case, and the plugin."""
 
     def __init__(self, case: dict[str, Any]) -> None:
@@ -113,7 +113,7 @@ class World:
 
 @pytest.mark.parametrize("case", cases(FILE, "prefilter"))
 def test_pre_filter(case: dict[str, Any]) -> None:
-    world = World(case)
+    world = GroupCase(case)
     status = world.pre_filter(world.see(world.pod(case["pod"])))
     expected = case["expected"]
     assert status.is_success == expected["success"]
@@ -124,7 +124,7 @@ def test_pre_filter(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", [*cases(FILE, "permit"), *cases(FILE, "permit_core")])
 def test_permit(case: dict[str, Any]) -> None:
-    world = World(case)
+    world = GroupCase(case)
     status, seconds = world.plugin.permit(CycleState(), world.see(world.pod(case["pod"])), "node")
     expected = case["expected"].get("code") or case["expected"]["manager_status"]
     answers = {
@@ -139,14 +139,14 @@ def test_permit(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", cases(FILE, "postfilter"))
 def test_post_filter(case: dict[str, Any]) -> None:
-    world = World(case)
+    world = GroupCase(case)
     status = world.post_filter(world.see(world.pod(case["pod"])))
     assert (status.code, list(status.reasons)) == (Code.UNSCHEDULABLE, case["expected"]["reasons"])
 
 
 @pytest.mark.parametrize("case", cases(FILE, "check_cluster_resource"))
 def test_check_cluster_resource(case: dict[str, Any]) -> None:
-    world = World({**case, "pod_groups": []})
+    world = GroupCase({**case, "pod_groups": []})
     wanted = case["input"]
     group = PodGroup(spec=PodGroupSpec(0, wanted["min_resources"]))
     members = [
@@ -159,13 +159,13 @@ def test_check_cluster_resource(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", cases(FILE, "queue_sort_less"))
 def test_order_in_the_queue(case: dict[str, Any]) -> None:
-    world = World(case)
+    world = GroupCase(case)
     assert (world.key(case["p1"]) < world.key(case["p2"])) == case["expected"]["less"]
 
 
 @pytest.mark.parametrize("case", cases(FILE, "queue_sort_steps"))
 def test_order_after_a_failure(case: dict[str, Any]) -> None:
-    world = World(case)
+    world = GroupCase(case)
     for step, expected in zip(case["input"]["steps"], case["expected"]["results"], strict=True):
         if step.startswith("less"):
             first, second = step[5:-1].split(",")
@@ -174,7 +174,7 @@ def test_order_after_a_failure(case: dict[str, Any]) -> None:
             _mark(world, step)
 
 
-def _mark(world: World, step: str) -> None:
+def _mark(world: GroupCase, step: str) -> None:
     verb, group_key = step.split()
     if verb == "mark_failure":
         world.plugin.groups.mark_failed(group_key, world.handle.now())
@@ -184,7 +184,7 @@ def _mark(world: World, step: str) -> None:
 
 @pytest.mark.parametrize("case", cases(FILE, "creation_timestamp_steps"))
 def test_time_that_orders_a_group(case: dict[str, Any]) -> None:
-    world = World(case)
+    world = GroupCase(case)
     pod = world.pod(case["pod"])
     created = NOW + case["pod_groups"][0]["creation_offset_seconds"]
     reads = []
@@ -203,7 +203,7 @@ def test_time_that_orders_a_group(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", cases(FILE, "plugin_steps"))
 def test_a_sequence_of_calls(case: dict[str, Any]) -> None:
-    world = World(case)
+    world = GroupCase(case)
     pods = {
         f"{existing['metadata']['namespace']}/{existing['metadata']['name']}": world.pod(existing)
         for existing in case["existing_pods"]
@@ -227,7 +227,7 @@ def test_a_sequence_of_calls(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", cases(FILE, "client_scope"))
 def test_only_pod_groups_are_read(case: dict[str, Any]) -> None:
-    world = World({**case, "pod_groups": case["input"]["pod_groups"]})
+    world = GroupCase({**case, "pod_groups": case["input"]["pod_groups"]})
     descriptor = lookup("Coscheduling")
     assert descriptor is not None
     assert descriptor.watches == (Watch("scheduling.x-k8s.io/v1alpha1", "podgroups"),)

@@ -41,7 +41,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def check(state: ClusterState, world: reference.World, info: PodInfo, kind: str) -> None:
+def check(state: ClusterState, world: reference.Cluster, info: PodInfo, kind: str) -> None:
     explanation = explain(state.snapshot(NOW), info, PROFILES[kind])
     expected = reference.affinity_verdicts(info, world, upstream=kind == "upstream") or {}
     feasible = []
@@ -64,7 +64,7 @@ def check(state: ClusterState, world: reference.World, info: PodInfo, kind: str)
 @settings(max_examples=tries(150), deadline=None)
 @given(worlds(caring), pods("new", caring), st.sampled_from(list(PROFILES)))
 def test_verdicts_and_scores_are_the_references(
-    built: tuple[ClusterState, reference.World], info: PodInfo, kind: str
+    built: tuple[ClusterState, reference.Cluster], info: PodInfo, kind: str
 ) -> None:
     check(*built, info, kind)
 
@@ -72,7 +72,7 @@ def test_verdicts_and_scores_are_the_references(
 @settings(max_examples=tries(60), deadline=None)
 @given(worlds(caring), pods("new", caring), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6))
 def test_they_remain_the_references_while_the_cluster_changes(
-    built: tuple[ClusterState, reference.World], info: PodInfo, changes: list[tuple[int, int]]
+    built: tuple[ClusterState, reference.Cluster], info: PodInfo, changes: list[tuple[int, int]]
 ) -> None:
     state, world = built
     names = list(state.node_names)
@@ -104,7 +104,7 @@ def test_they_remain_the_references_while_the_cluster_changes(
     worlds(caring), pods("new", caring), pods("other", caring), st.integers(0, 4), st.sampled_from(["safe", "upstream"])
 )
 def test_a_pod_added_in_a_what_if_run_counts_as_if_it_were_there(
-    built: tuple[ClusterState, reference.World], info: PodInfo, other: PodInfo, index: int, kind: str
+    built: tuple[ClusterState, reference.Cluster], info: PodInfo, other: PodInfo, index: int, kind: str
 ) -> None:
     view = built[0].snapshot(NOW)
     row = int(view.rows[index % len(view.rows)])
@@ -124,7 +124,7 @@ def test_a_pod_added_in_a_what_if_run_counts_as_if_it_were_there(
 @settings(max_examples=tries(60), deadline=None)
 @given(worlds(caring), pods("new", caring), st.integers(0, 20))
 def test_a_pod_removed_in_a_what_if_run_no_longer_counts(
-    built: tuple[ClusterState, reference.World], info: PodInfo, index: int
+    built: tuple[ClusterState, reference.Cluster], info: PodInfo, index: int
 ) -> None:
     state, _ = built
     placed = sorted(state.pod_uids)

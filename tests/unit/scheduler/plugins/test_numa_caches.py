@@ -14,7 +14,7 @@ from tests.unit.scheduler.plugins.numa_world import (
     OVER_RESERVE,
     STALE,
     TWO,
-    World,
+    NumaCluster,
     foreign,
     named,
     signed,
@@ -25,7 +25,7 @@ from tests.unit.scheduler.plugins.numa_world import (
 
 
 def test_without_a_cache_placed_pods_do_not_count_until_the_agent_says_so() -> None:
-    world = World(topology("n", *two_zones("2")))
+    world = NumaCluster(topology("n", *two_zones("2")))
     world.place(named("a", TWO), "n")
     assert world.verdicts(named("b", TWO)) == {"n": ""}
     world.publish(topology("n", *two_zones("1")))
@@ -35,7 +35,9 @@ def test_without_a_cache_placed_pods_do_not_count_until_the_agent_says_so() -> N
 
 
 async def test_a_reserved_node_takes_no_other_pod_until_the_first_is_bound() -> None:
-    world = World(topology("n", *two_zones()), topology("m", *two_zones()), discardReservedNodes=True, **OVER_RESERVE)
+    world = NumaCluster(
+        topology("n", *two_zones()), topology("m", *two_zones()), discardReservedNodes=True, **OVER_RESERVE
+    )
     first, second = named("a", TWO), named("b", TWO)
     world.place(first, "n")
     assert world.verdicts(second) == {"n": STALE, "m": ""}
@@ -50,7 +52,7 @@ async def test_a_reserved_node_takes_no_other_pod_until_the_first_is_bound() -> 
 
 @pytest.mark.parametrize(("compatibility", "expected"), [("safe", STALE), ("upstream", "")])
 def test_a_pod_placed_in_the_same_decision_closes_a_node_too(compatibility: str, expected: str) -> None:
-    world = World(topology("n", *two_zones()), compatibility=compatibility, discardReservedNodes=True)
+    world = NumaCluster(topology("n", *two_zones()), compatibility=compatibility, discardReservedNodes=True)
     overlay = world.state.snapshot(NOW).overlay()
     overlay.add_pod(named("a", TWO), overlay.row("n"))
     answer = world.plugin.filter(CycleState(), named("b", TWO), overlay, overlay.rows)
@@ -61,7 +63,7 @@ def test_a_pod_placed_in_the_same_decision_closes_a_node_too(compatibility: str,
 
 
 def test_what_a_reserved_pod_asks_for_is_missing_from_every_zone() -> None:
-    world = World(topology("n", *two_zones("4")), **OVER_RESERVE)
+    world = NumaCluster(topology("n", *two_zones("4")), **OVER_RESERVE)
     assert world.verdicts(named("b", {"cpu": "3", "memory": "1Gi"})) == {"n": ""}
     first = named("a", TWO)
     world.place(first, "n")
@@ -77,7 +79,7 @@ def test_what_a_reserved_pod_asks_for_is_missing_from_every_zone() -> None:
 
 
 def test_new_numbers_count_once_they_include_exactly_the_pods_on_the_node() -> None:
-    world = World(signed("n", *two_zones("4")), **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones("4")), **OVER_RESERVE)
     large = named("b", {"cpu": "3", "memory": "1Gi"})
     assert world.verdicts(large) == {"n": ""}
     first = named("a", TWO)
@@ -95,7 +97,7 @@ def test_new_numbers_count_once_they_include_exactly_the_pods_on_the_node() -> N
 
 
 def test_published_numbers_are_ignored_while_no_pod_was_rejected() -> None:
-    world = World(signed("n", *two_zones("4")), **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones("4")), **OVER_RESERVE)
     first = named("a", TWO)
     assert world.verdicts(first) == {"n": ""}
     world.show(world.place(first, "n"), "n")
@@ -120,7 +122,7 @@ def test_published_numbers_are_ignored_while_no_pod_was_rejected() -> None:
 def test_which_pods_an_agent_is_expected_to_include(informer: str, phase: str, counts: bool) -> None:
     first = named("a", TWO)
     item = signed("n", *two_zones(), pods=[first, named("z", TWO)])
-    world = World(item, cache={"informerMode": informer}, **OVER_RESERVE)
+    world = NumaCluster(item, cache={"informerMode": informer}, **OVER_RESERVE)
     world.show(named("z", TWO), "n")
     world.show(first, "n", phase)
     world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
@@ -130,7 +132,7 @@ def test_which_pods_an_agent_is_expected_to_include(informer: str, phase: str, c
 @pytest.mark.parametrize(("informer", "synced"), [("Dedicated", 1), ("Shared", 0)])
 def test_pods_that_have_ended_may_be_part_of_a_fingerprint(informer: str, synced: int) -> None:
     first, done = named("a", TWO), named("done", TWO)
-    world = World(signed("n", *two_zones(), pods=[first, done]), cache={"informerMode": informer}, **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones(), pods=[first, done]), cache={"informerMode": informer}, **OVER_RESERVE)
     world.show(first, "n")
     world.handle.ended = [msgspec.structs.replace(done, node_name="n", phase="Succeeded", terminal=True)]
     world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
@@ -140,7 +142,7 @@ def test_pods_that_have_ended_may_be_part_of_a_fingerprint(informer: str, synced
 
 def test_ended_pods_are_listed_only_on_a_mismatch_and_on_few_nodes_per_round() -> None:
     items = [signed(f"n-{number}", *two_zones(), pods=[named("gone", TWO)]) for number in range(25)]
-    world = World(signed("good", *two_zones()), *items, **OVER_RESERVE)
+    world = NumaCluster(signed("good", *two_zones()), *items, **OVER_RESERVE)
     world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
     assert world.resync() == 1
     assert len(world.handle.asked) == 10
@@ -168,7 +170,7 @@ def test_ended_pods_are_listed_only_on_a_mismatch_and_on_few_nodes_per_round() -
     ],
 )
 def test_only_the_right_fingerprint_counts(content: dict[str, Any], synced: int) -> None:
-    world = World(topology("n", *two_zones(), **content), **OVER_RESERVE)
+    world = NumaCluster(topology("n", *two_zones(), **content), **OVER_RESERVE)
     world.show(named("a", TWO), "n")
     assert world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"})) == {"n": FULL}
     assert world.resync() == synced
@@ -187,7 +189,7 @@ def test_only_the_right_fingerprint_counts(content: dict[str, Any], synced: int)
 def test_a_fingerprint_may_be_of_the_pods_with_exclusive_resources(method: str, published: str, synced: int) -> None:
     first = named("a", TWO)
     item = signed("n", *two_zones(), pods=[first], method=published)
-    world = World(item, cache={"resyncMethod": method}, **OVER_RESERVE)
+    world = NumaCluster(item, cache={"resyncMethod": method}, **OVER_RESERVE)
     world.show(first, "n")
     world.show(pod("small", container(cpu="100m")), "n")
     world.show(named("fraction", {"cpu": "1500m", "memory": "0"}), "n")
@@ -198,7 +200,7 @@ def test_a_fingerprint_may_be_of_the_pods_with_exclusive_resources(method: str, 
 @pytest.mark.parametrize(("compatibility", "expected"), [("safe", ""), ("upstream", FULL)])
 def test_what_a_pod_held_back_is_free_when_it_is_gone(compatibility: str, expected: str) -> None:
     """Upstream holds it back until a resync, which on a node without other pods never comes."""
-    world = World(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
     first, large = named("a", TWO), named("b", {"cpu": "3", "memory": "1Gi"})
     assert world.verdicts(first) == {"n": ""}
     shown = world.show(world.place(first, "n"), "n")
@@ -210,7 +212,7 @@ def test_what_a_pod_held_back_is_free_when_it_is_gone(compatibility: str, expect
 @pytest.mark.parametrize(("compatibility", "synced"), [("safe", 1), ("upstream", 0)])
 def test_the_fingerprint_of_no_pods_frees_a_node_that_upstream_never_looks_at(compatibility: str, synced: int) -> None:
     """Upstream passes over nodes without pods."""
-    world = World(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
     new = named("a", TWO)
     assert world.verdicts(new) == {"n": ""}
     world.state.remove_pod(world.show(foreign("f"), "n").uid)
@@ -222,7 +224,7 @@ def test_the_fingerprint_of_no_pods_frees_a_node_that_upstream_never_looks_at(co
 @pytest.mark.parametrize(("compatibility", "woken"), [("safe", ["b"]), ("upstream", [])])
 def test_a_rejected_pod_is_retried_as_soon_as_numbers_are_fresh(compatibility: str, woken: list[str]) -> None:
     """Upstream leaves it to the next event or to five minutes."""
-    world = World(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
     first = named("a", TWO)
     world.verdicts(first)
     world.show(world.place(first, "n"), "n")
@@ -235,7 +237,7 @@ def test_a_rejected_pod_is_retried_as_soon_as_numbers_are_fresh(compatibility: s
 
 
 def test_a_pod_that_found_its_node_is_not_woken() -> None:
-    world = World(signed("n", *two_zones("4")), topology("m", *two_zones("8")), **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones("4")), topology("m", *two_zones("8")), **OVER_RESERVE)
     large = named("b", {"cpu": "6", "memory": "1Gi"})
     assert world.verdicts(large) == {"n": FULL, "m": ""}
     world.place(large, "m")
@@ -247,7 +249,7 @@ def test_a_pod_that_found_its_node_is_not_woken() -> None:
 def test_a_pod_that_is_not_started_yet_keeps_its_reservation(compatibility: str, expected: str) -> None:
     """Upstream: the old numbers have the fingerprint of the pods that have been started, and thus count; what the new
     pod will take once its image is there is promised to others."""
-    world = World(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
     before = world.show(named("before", TWO), "n")
     world.publish(signed("n", *two_zones("4"), pods=[before]))
     large = named("b", {"cpu": "3", "memory": "1Gi"})
@@ -265,7 +267,7 @@ def test_a_pod_that_is_not_started_yet_keeps_its_reservation(compatibility: str,
 
 @pytest.mark.parametrize(("compatibility", "expected"), [("safe", FULL), ("upstream", "")])
 def test_another_topology_manager_does_not_free_what_is_held_back(compatibility: str, expected: str) -> None:
-    world = World(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones("4")), compatibility=compatibility, **OVER_RESERVE)
     large = named("b", {"cpu": "3", "memory": "1Gi"})
     assert world.verdicts(large) == {"n": ""}
     first = world.show(world.place(named("a", TWO), "n"), "n")
@@ -279,7 +281,7 @@ def test_another_topology_manager_does_not_free_what_is_held_back(compatibility:
 
 @pytest.mark.parametrize(("scope", "expected"), [("All", ""), ("OnlyResources", FULL)])
 def test_a_changed_topology_manager_is_accepted_without_a_fingerprint(scope: str, expected: str) -> None:
-    world = World(topology("n", *two_zones("1")), cache={"resyncScope": scope}, **OVER_RESERVE)
+    world = NumaCluster(topology("n", *two_zones("1")), cache={"resyncScope": scope}, **OVER_RESERVE)
     new = named("a", TWO)
     assert world.verdicts(named("tiny", {"cpu": "1", "memory": "1Gi"})) == {"n": ""}
     world.publish(topology("n", *two_zones("1"), policy="none"))
@@ -317,7 +319,7 @@ def test_38_a_device_of_an_init_container_that_is_over_is_not_held(
 ) -> None:
     first, other = named("a", TWO), asking_for("burst", NIC, kind=kind)
     counted = [first, other] if is_counted else [first]
-    world = World(signed("n", *zones, pods=counted, method=EXCLUSIVE), **OVER_RESERVE)
+    world = NumaCluster(signed("n", *zones, pods=counted, method=EXCLUSIVE), **OVER_RESERVE)
     for each in (first, other):
         world.show(each, "n")
     world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
@@ -329,7 +331,7 @@ def test_38_a_device_of_an_init_container_that_is_over_is_not_held(
 def test_38_what_no_zone_lists_may_be_reported_or_not(resources: dict[str, str], is_reported: bool) -> None:
     first, other = named("a", TWO), asking_for("other", resources)
     counted = [first, other] if is_reported else [first]
-    world = World(signed("n", *two_zones(), pods=counted, method=EXCLUSIVE), **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones(), pods=counted, method=EXCLUSIVE), **OVER_RESERVE)
     for each in (first, other):
         world.show(each, "n")
     world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
@@ -338,7 +340,7 @@ def test_38_what_no_zone_lists_may_be_reported_or_not(resources: dict[str, str],
 
 def test_38_each_resource_that_no_zone_lists_is_judged_by_itself() -> None:
     first, device, licence = named("a", TWO), asking_for("device", NIC), asking_for("licence", LICENCE)
-    world = World(signed("n", *two_zones(), pods=[first, device], method=EXCLUSIVE), **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones(), pods=[first, device], method=EXCLUSIVE), **OVER_RESERVE)
     for each in (first, device, licence):
         world.show(each, "n")
     world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
@@ -347,7 +349,7 @@ def test_38_each_resource_that_no_zone_lists_is_judged_by_itself() -> None:
 
 def test_38_a_device_of_a_zone_is_always_reported() -> None:
     first, other = named("a", TWO), asking_for("burst", NIC)
-    world = World(signed("n", *with_nics(), pods=[first], method=EXCLUSIVE), **OVER_RESERVE)
+    world = NumaCluster(signed("n", *with_nics(), pods=[first], method=EXCLUSIVE), **OVER_RESERVE)
     for each in (first, other):
         world.show(each, "n")
     world.verdicts(named("b", {"cpu": "9", "memory": "1Gi"}))
@@ -367,7 +369,7 @@ def test_38_another_schedulers_pod_matters_where_a_zone_lists_its_device(
     compatibility: str, zones: list[dict[str, Any]], resources: dict[str, str], verdict: str
 ) -> None:
     cache = {"foreignPodsDetect": "OnlyExclusiveResources"}
-    world = World(topology("n", *zones), compatibility=compatibility, cache=cache, **OVER_RESERVE)
+    world = NumaCluster(topology("n", *zones), compatibility=compatibility, cache=cache, **OVER_RESERVE)
     assert world.verdicts(named("a", TWO)) == {"n": ""}
     world.show(msgspec.structs.replace(asking_for("other", resources), scheduler_name="somebody-else"), "n")
     assert world.verdicts(named("a", TWO)) == {"n": verdict}
@@ -377,7 +379,7 @@ def test_38_another_schedulers_pod_matters_where_a_zone_lists_its_device(
 def test_38_a_node_that_is_to_be_looked_at_stays_so_when_it_gets_a_pod(compatibility: str, fresh: int) -> None:
     """Else nothing looks at it until it rejects another pod, and what was held back for too long stays held back."""
     old, small = named("old", {"cpu": "4", "memory": "1Gi"}), named("small", TWO)
-    world = World(signed("n", *two_zones("6"), pods=[]), compatibility=compatibility, **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones("6"), pods=[]), compatibility=compatibility, **OVER_RESERVE)
     world.place(old, "n")
     assert world.verdicts(named("big", {"cpu": "3", "memory": "1Gi"})) == {"n": FULL}
     world.place(small, "n")

@@ -13,7 +13,7 @@ from tests.unit.scheduler.plugins.numa_world import (
     OVER_RESERVE,
     STALE,
     TWO,
-    World,
+    NumaCluster,
     foreign,
     keep_going,
     named,
@@ -25,7 +25,7 @@ from tests.unit.scheduler.plugins.numa_world import (
 
 
 def test_a_foreign_pod_closes_its_node_until_the_numbers_include_it() -> None:
-    world = World(signed("n", *two_zones()), signed("m", *two_zones()), **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones()), signed("m", *two_zones()), **OVER_RESERVE)
     new = named("a", TWO)
     assert world.verdicts(new) == {"n": "", "m": ""}
     other = world.show(foreign("f"), "n", "Pending")
@@ -45,7 +45,7 @@ def test_a_foreign_pod_closes_its_node_until_the_numbers_include_it() -> None:
 
 
 def test_a_foreign_pod_relisted_unchanged_is_ignored() -> None:
-    world = World(signed("n", *two_zones(), pods=[foreign("f")]), **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones(), pods=[foreign("f")]), **OVER_RESERVE)
     other = world.show(foreign("f"), "n")
     world.verdicts(named("a", TWO))
     assert world.resync() == 1
@@ -57,7 +57,7 @@ def test_a_foreign_pod_relisted_unchanged_is_ignored() -> None:
     ("mode", "small", "large"), [("All", STALE, STALE), ("None", "", ""), ("OnlyExclusiveResources", "", STALE)]
 )
 def test_which_foreign_pods_matter_is_configured(mode: str, small: str, large: str) -> None:
-    world = World(signed("n", *two_zones()), cache={"foreignPodsDetect": mode}, **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones()), cache={"foreignPodsDetect": mode}, **OVER_RESERVE)
     new = named("a", TWO)
     world.verdicts(new)
     world.show(foreign("f", container(cpu="100m")), "n")
@@ -68,7 +68,7 @@ def test_which_foreign_pods_matter_is_configured(mode: str, small: str, large: s
 
 def test_a_pod_of_another_profile_is_foreign() -> None:
     """Upstream knows the names of all profiles and overlooks their pods, though each has a cache of its own."""
-    world = World(signed("n", *two_zones()), **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones()), **OVER_RESERVE)
     new = named("a", TWO)
     assert world.verdicts(new) == {"n": ""}
     world.show(msgspec.structs.replace(foreign("f"), scheduler_name="test-2"), "n")
@@ -76,14 +76,14 @@ def test_a_pod_of_another_profile_is_foreign() -> None:
 
 
 def test_pods_of_our_own_do_not_close_a_node_and_pods_there_before_us_do() -> None:
-    world = World(signed("n", *two_zones()), signed("m", *two_zones()), **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones()), signed("m", *two_zones()), **OVER_RESERVE)
     world.show(named("own", TWO), "n")
     world.show(foreign("f"), "m")
     assert world.verdicts(named("a", TWO)) == {"n": "", "m": STALE}
 
 
 def test_a_foreign_pod_on_a_node_without_an_object_does_not_matter() -> None:
-    world = World(signed("n", *two_zones()), signed("m", *two_zones()), **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones()), signed("m", *two_zones()), **OVER_RESERVE)
     world.state.objects.remove(KIND, "", "m")
     world.verdicts(named("a", TWO))
     world.show(foreign("f"), "m")
@@ -96,7 +96,9 @@ def test_a_foreign_pod_on_a_node_without_an_object_does_not_matter() -> None:
 @pytest.mark.parametrize(("compatibility", "expected"), [("safe", FULL), ("upstream", "")])
 def test_a_node_that_gets_its_object_later_is_judged_by_it(compatibility: str, expected: str) -> None:
     """Upstream takes the list of its start and never learns of further nodes."""
-    world = World(topology("n", *two_zones()), topology("m", *two_zones()), compatibility=compatibility, **OVER_RESERVE)
+    world = NumaCluster(
+        topology("n", *two_zones()), topology("m", *two_zones()), compatibility=compatibility, **OVER_RESERVE
+    )
     world.state.objects.remove(KIND, "", "m")
     new = named("a", TWO)
     assert world.verdicts(new) == {"n": "", "m": ""}
@@ -107,7 +109,7 @@ def test_a_node_that_gets_its_object_later_is_judged_by_it(compatibility: str, e
 @pytest.mark.parametrize(("compatibility", "expected"), [("safe", ""), ("upstream", FULL)])
 def test_a_deleted_object_no_longer_counts(compatibility: str, expected: str) -> None:
     """Upstream goes on with its copy."""
-    world = World(topology("n", *two_zones("1")), compatibility=compatibility, **OVER_RESERVE)
+    world = NumaCluster(topology("n", *two_zones("1")), compatibility=compatibility, **OVER_RESERVE)
     new = named("a", TWO)
     assert world.verdicts(new) == {"n": FULL}
     world.state.objects.remove(KIND, "", "n")
@@ -116,7 +118,7 @@ def test_a_deleted_object_no_longer_counts(compatibility: str, expected: str) ->
 
 @pytest.mark.parametrize(("compatibility", "expected"), [("safe", FULL), ("upstream", "")])
 def test_pods_placed_in_the_same_decision_are_missing_from_the_zones(compatibility: str, expected: str) -> None:
-    world = World(topology("n", *two_zones("3")), compatibility=compatibility, **OVER_RESERVE)
+    world = NumaCluster(topology("n", *two_zones("3")), compatibility=compatibility, **OVER_RESERVE)
     overlay = world.state.snapshot(NOW).overlay()
     overlay.add_pod(named("a", TWO), overlay.row("n"))
     answer = world.plugin.filter(CycleState(), named("b", TWO), overlay, overlay.rows)
@@ -125,7 +127,7 @@ def test_pods_placed_in_the_same_decision_are_missing_from_the_zones(compatibili
 
 
 async def test_what_is_published_counts_until_the_first_decision_and_is_compared_from_then_on() -> None:
-    world = World(topology("n", *two_zones("1")), **OVER_RESERVE)
+    world = NumaCluster(topology("n", *two_zones("1")), **OVER_RESERVE)
     world.runner.use_objects(world.state.objects)
     ((seconds, look),) = world.handle.repeated.values()
     assert seconds == OVER_RESERVE["cacheResyncPeriodSeconds"]
@@ -137,7 +139,7 @@ async def test_what_is_published_counts_until_the_first_decision_and_is_compared
 
 
 def test_without_a_period_nothing_is_repeated() -> None:
-    world = World(topology("n", *two_zones()))
+    world = NumaCluster(topology("n", *two_zones()))
     world.runner.use_objects(world.state.objects)
     assert world.handle.repeated == {}
 
@@ -146,7 +148,7 @@ def test_without_a_period_nothing_is_repeated() -> None:
 
 
 def test_an_object_that_makes_no_sense_is_named_once_per_version() -> None:
-    world = World(topology("n", *two_zones()))
+    world = NumaCluster(topology("n", *two_zones()))
     new = named("a", TWO)
     world.verdicts(new)
     world.publish(topology("n", *two_zones(), zone(99, cpu="1"), policy="sometimes"))
@@ -161,7 +163,7 @@ def test_an_object_that_makes_no_sense_is_named_once_per_version() -> None:
 
 
 def test_why_nodes_stay_closed_is_logged_once_per_change() -> None:
-    world = World(signed("n", *two_zones()), topology("m", *two_zones()), **OVER_RESERVE)
+    world = NumaCluster(signed("n", *two_zones()), topology("m", *two_zones()), **OVER_RESERVE)
     world.verdicts(named("a", TWO))
     other = world.show(foreign("f"), "n")
     world.show(foreign("g"), "m")

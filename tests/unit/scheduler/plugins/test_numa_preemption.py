@@ -18,7 +18,7 @@ from scheduler.preemption.victims import VictimRules
 from tests.support.numaplacement import LETTERS, published_zones
 from tests.unit.scheduler.core.builders import NOW
 from tests.unit.scheduler.plugins.numa import topology, zone
-from tests.unit.scheduler.plugins.numa_world import FULL, OVER_RESERVE, World, named, signed
+from tests.unit.scheduler.plugins.numa_world import FULL, OVER_RESERVE, NumaCluster, named, signed
 
 VECTORS = json.loads((Path(__file__).parents[3] / "conformance/vectors/numaplacement.json").read_text())["encoded"]
 FOUR, THREE, ONE = ({"cpu": cpu, "memory": "1Gi"} for cpu in ("4", "3", "1"))
@@ -42,7 +42,7 @@ def said(pods: dict[PodInfo, int], *free: str, most: str = "4", **content: Any) 
     return signed("n", *listed, pods=pods, attributes={METADATA: metadata}, **content)
 
 
-def preempted(world: World, new: PodInfo) -> list[str]:
+def preempted(world: NumaCluster, new: PodInfo) -> list[str]:
     """The pods that are preempted for one."""
     view = world.state.snapshot(NOW)
     placement = conclude(decide(view, new, world.runner, random.Random(1)))
@@ -54,7 +54,7 @@ def preempted(world: World, new: PodInfo) -> list[str]:
 def test_pods_that_list_hundreds_of_containers_are_charged_for_before_they_are_looked_through() -> None:
     low = named("low", *({"cpu": "10m", "memory": "1Mi"} for _ in range(300)))
     new = important(FOUR)
-    world = World(said({low: 1}, "3", "0"), **ENABLED)
+    world = NumaCluster(said({low: 1}, "3", "0"), **ENABLED)
     running(world, low)
     view = world.state.snapshot(NOW)
     placement = conclude(decide(view, new, world.runner, random.Random(1)))
@@ -73,13 +73,13 @@ def test_pods_that_do_not_match_are_compared_once(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("scheduler.plugins.noderesourcetopologymatch.placement.fingerprint", counted)
     low, other = named("low", FOUR), named("other", ONE)
-    world = World(said({low: 1}, "3", "0"), **ENABLED)
+    world = NumaCluster(said({low: 1}, "3", "0"), **ENABLED)
     running(world, low, other)
     assert preempted(world, important(FOUR)) == preempted(world, important(FOUR)) == []
     assert len(compared) == 1
 
 
-def running(world: World, *pods: PodInfo) -> None:
+def running(world: NumaCluster, *pods: PodInfo) -> None:
     for pod in pods:
         world.show(pod, "n")
 
@@ -127,7 +127,7 @@ def test_an_object_that_makes_no_sense_says_nothing(metadata: str, vector: str) 
 @pytest.mark.parametrize("scope", ["container", "pod"])
 def test_pods_of_one_zone_are_preempted_and_no_others(scope: str, cache: dict[str, Any]) -> None:
     first, second, small = named("first", THREE), named("second", THREE), named("small", ONE)
-    world = World(said({first: 0, small: 0, second: 1}, "0", "1", scope=scope), **ENABLED, **cache)
+    world = NumaCluster(said({first: 0, small: 0, second: 1}, "0", "1", scope=scope), **ENABLED, **cache)
     running(world, first, second, small)
     assert preempted(world, important(FOUR)) == ["second"]
 
@@ -135,14 +135,14 @@ def test_pods_of_one_zone_are_preempted_and_no_others(scope: str, cache: dict[st
 def test_without_the_mode_nobody_is_preempted_for_a_zone() -> None:
     low = named("low", FOUR)
     for mode in ("Disabled", "Enabled"):
-        world = World(said({low: 1}, "3", "0"), preemptionMode=mode)
+        world = NumaCluster(said({low: 1}, "3", "0"), preemptionMode=mode)
         running(world, low)
         assert preempted(world, important(FOUR)) == ([] if mode == "Disabled" else ["low"])
 
 
 def test_only_as_many_pods_are_preempted_as_it_takes() -> None:
     low = [named(f"low{number}", ONE, priority=number) for number in range(4)]
-    world = World(said(dict.fromkeys(low, 0), "0", "0"), **ENABLED)
+    world = NumaCluster(said(dict.fromkeys(low, 0), "0", "0"), **ENABLED)
     running(world, *low)
     assert preempted(world, important({"cpu": "2", "memory": "1Gi"})) == ["low0", "low1"]
 
@@ -151,7 +151,7 @@ def test_only_as_many_pods_are_preempted_as_it_takes() -> None:
 def test_a_pod_younger_than_the_agents_numbers_gives_back_what_is_held_back_for_it(compatibility: str) -> None:
     # scheduler-plugins issue 1015: the object that counts does not know the pod, and never will.
     old, young = named("old", THREE), named("young", FOUR)
-    world = World(said({old: 0}, "1", "4"), compatibility=compatibility, **ENABLED, **OVER_RESERVE)
+    world = NumaCluster(said({old: 0}, "1", "4"), compatibility=compatibility, **ENABLED, **OVER_RESERVE)
     running(world, old)
     assert world.verdicts(young) == {"n": ""}
     world.place(young, "n")
@@ -162,7 +162,7 @@ def test_a_pod_younger_than_the_agents_numbers_gives_back_what_is_held_back_for_
 
 def test_a_pod_of_an_unknown_zone_is_not_preempted_until_the_agent_says_where_it_is() -> None:
     low = named("low", FOUR)
-    world = World(said({}, "3", "0"), **ENABLED, **OVER_RESERVE)
+    world = NumaCluster(said({}, "3", "0"), **ENABLED, **OVER_RESERVE)
     running(world, low)
     new = important(FOUR)
     assert preempted(world, new) == []
@@ -174,7 +174,7 @@ def test_a_pod_of_an_unknown_zone_is_not_preempted_until_the_agent_says_where_it
 
 def test_what_was_compared_counts_though_another_pod_has_come_since() -> None:
     low, next_one = named("low", FOUR), named("next", ONE)
-    world = World(said({}, "3", "3"), **ENABLED, **OVER_RESERVE)
+    world = NumaCluster(said({}, "3", "3"), **ENABLED, **OVER_RESERVE)
     running(world, low)
     assert world.verdicts(important(FOUR)) == {"n": FULL}
     world.publish(said({low: 1}, "3", "0"))
@@ -185,7 +185,7 @@ def test_what_was_compared_counts_though_another_pod_has_come_since() -> None:
 
 def test_numbers_that_do_not_fit_together_are_not_counted_on() -> None:
     low = named("low", THREE)
-    world = World(said({low: 0}, "2", "0", most="4"), **ENABLED)
+    world = NumaCluster(said({low: 0}, "2", "0", most="4"), **ENABLED)
     running(world, low)
     assert preempted(world, important(FOUR)) == []
 
@@ -194,6 +194,6 @@ def test_the_pod_is_not_preempted_by_an_object_without_a_fingerprint() -> None:
     low = named("low", FOUR)
     item = said({low: 1}, "3", "0")
     kept = tuple(attribute for attribute in item.attributes if "Fingerprint" not in attribute.name)
-    world = World(msgspec.structs.replace(item, attributes=kept), **ENABLED)
+    world = NumaCluster(msgspec.structs.replace(item, attributes=kept), **ENABLED)
     running(world, low)
     assert preempted(world, important(FOUR)) == []

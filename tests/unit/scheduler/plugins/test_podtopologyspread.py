@@ -39,7 +39,7 @@ def defaults(kind: str) -> list[TopologySpreadConstraint]:
     ]
 
 
-def check(state: ClusterState, world: reference.World, info: PodInfo, kind: str) -> None:
+def check(state: ClusterState, world: reference.Cluster, info: PodInfo, kind: str) -> None:
     explanation = explain(state.snapshot(NOW), info, PROFILES[kind])
     expected = reference.spread_verdicts(info, world, defaults(kind)) or {}
     feasible = []
@@ -62,7 +62,7 @@ def check(state: ClusterState, world: reference.World, info: PodInfo, kind: str)
 @settings(max_examples=tries(150), deadline=None)
 @given(worlds(), pods("new", spreading), st.sampled_from(["System", "List"]))
 def test_verdicts_and_scores_are_the_references(
-    built: tuple[ClusterState, reference.World], info: PodInfo, kind: str
+    built: tuple[ClusterState, reference.Cluster], info: PodInfo, kind: str
 ) -> None:
     check(*built, info, kind)
 
@@ -70,7 +70,7 @@ def test_verdicts_and_scores_are_the_references(
 @settings(max_examples=tries(60), deadline=None)
 @given(worlds(), pods("new", spreading), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 5)), max_size=6))
 def test_they_remain_the_references_while_the_cluster_changes(
-    built: tuple[ClusterState, reference.World], info: PodInfo, changes: list[tuple[int, int]]
+    built: tuple[ClusterState, reference.Cluster], info: PodInfo, changes: list[tuple[int, int]]
 ) -> None:
     state, world = built
     names = list(state.node_names)
@@ -97,7 +97,7 @@ def test_they_remain_the_references_while_the_cluster_changes(
 @settings(max_examples=tries(80), deadline=None)
 @given(worlds(), pods("new", spreading), pods("other"), st.integers(0, 4))
 def test_a_pod_added_in_a_what_if_run_counts_as_if_it_were_there(
-    built: tuple[ClusterState, reference.World], info: PodInfo, other: PodInfo, index: int
+    built: tuple[ClusterState, reference.Cluster], info: PodInfo, other: PodInfo, index: int
 ) -> None:
     state, _ = built
     if other.deleting or any(constraint.label_selector == msgspec.convert({}, type(constraint.label_selector)) for constraint in info.spec.topology_spread if constraint.label_selector):  # fmt: skip  # noqa: E501
@@ -194,7 +194,7 @@ def test_pods_that_ask_different_things_of_nodes_spread_over_different_nodes() -
     ]
     tainted = node("n3", labels={ZONE: "d", "tier": "gold"}, taints=[("k", "", "NoSchedule")])
     state = cluster(*zones, tainted, pods={"n0": [web("p0")], "n1": [web("p1")], "n2": [web("p2"), web("p3")]})
-    world = seen(state, reference.World([]))
+    world = seen(state, reference.Cluster([]))
     for words in ({}, {"nodeSelector": {"tier": "gold"}}, {"nodeSelector": {"tier": "tin"}}):
         for taints in ("Honor", "Ignore"):
             for more in ({}, {"tolerations": [{"operator": "Exists"}]}):
@@ -206,7 +206,7 @@ def test_by_default_nodes_without_a_zone_share_one_with_those_whose_zone_is_empt
     nodes = [node("n0", labels={ZONE: ""}), node("n1"), node("n2", labels={ZONE: "a"}), node("n3", labels={ZONE: "b"})]
     state = cluster(*nodes, pods={"n1": [web("p1"), web("p2"), web("p3")], "n2": [web("p4")]})
     put(state, "Service", "s", {"selector": {"app": "web"}}, namespace="default")
-    world = seen(state, reference.World([], services={"default": [{"app": "web"}]}))
+    world = seen(state, reference.Cluster([], services={"default": [{"app": "web"}]}))
     check(state, world, web("mine"), "System")
     explanation = explain(state.snapshot(NOW), web("mine"), PROFILES["System"])
     assert (
@@ -222,7 +222,7 @@ def test_a_pods_own_constraint_counts_no_pods_on_nodes_without_the_label() -> No
     nodes = [node("n0", labels={ZONE: ""}), node("n1"), node("n2", labels={ZONE: "a"})]
     state = cluster(*nodes, pods={"n1": [web("p1"), web("p2"), web("p3")]})
     mine = web("mine", topologySpreadConstraints=[hard(whenUnsatisfiable="ScheduleAnyway")])
-    check(state, seen(state, reference.World([])), mine, "System")
+    check(state, seen(state, reference.Cluster([])), mine, "System")
     explanation = explain(state.snapshot(NOW), mine, PROFILES["System"])
     assert explanation.node("n0").scores[NAME].raw == explanation.node("n2").scores[NAME].raw == 0
 

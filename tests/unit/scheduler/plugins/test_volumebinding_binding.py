@@ -20,7 +20,7 @@ SELECTED = "volume.kubernetes.io/selected-node"
 POD = pod("new", **mount("data"))
 
 
-class World:
+class VolumeHandle:
     """A Handle on a state: a write makes a new version at once; `controller` is called at each pause."""
 
     def __init__(self, state: ClusterState) -> None:
@@ -67,7 +67,7 @@ class World:
         self.arrives(kind, msgspec.structs.replace(item, spec=msgspec.structs.replace(item.spec, **spec)))
 
 
-def bind(world: World, timeout: int = 600) -> Status:
+def bind(world: VolumeHandle, timeout: int = 600) -> Status:
     """Reserve for the pod on node n and run PreBind; Unreserve if that fails."""
     context = PluginContext("test", SecondarySchedulerOptionsArgs(), world)  # type: ignore[arg-type]
     plugin = VolumeBinding(VolumeBindingArgs.model_validate({"bindTimeoutSeconds": timeout}), context)
@@ -82,16 +82,16 @@ def bind(world: World, timeout: int = 600) -> Status:
 
 
 @pytest.fixture
-def static() -> World:
+def static() -> VolumeHandle:
     """A claim, and a volume that is there for it."""
     state = cluster(node("n", labels={ZONE: "a"}))
-    return World(put(state, claim("data"), volume("disk", zone="a"), storage_class()))
+    return VolumeHandle(put(state, claim("data"), volume("disk", zone="a"), storage_class()))
 
 
 @pytest.fixture
-def dynamic() -> World:
+def dynamic() -> VolumeHandle:
     """A claim for which a volume will be made."""
-    return World(put(cluster(node("n", labels={ZONE: "a"})), claim("data"), storage_class()))
+    return VolumeHandle(put(cluster(node("n", labels={ZONE: "a"})), claim("data"), storage_class()))
 
 
 def test_the_volume_is_written_and_the_controller_awaited(static):
@@ -220,6 +220,6 @@ def test_a_volume_that_is_not_in_the_watch_yet_is_waited_for(dynamic):
 
 def test_a_claim_bound_meanwhile_needs_no_writing():
     state = put(cluster(node("n")), claim("data", volume="disk"), volume("disk", for_claim="data"))
-    world = World(state)
+    world = VolumeHandle(state)
     assert bind(world).is_success
     assert world.written == []

@@ -47,8 +47,3 @@ def pod_of(raw: dict[str, Any], uid: str = "uid") -> PodInfo:
     """A reduced pod."""
     raw = {**raw, "metadata": {"namespace": "default", **raw["metadata"], "uid": uid}}
     return reduce_pod(msgspec.convert(raw, Pod))
-
-
-def api_pod_of(raw: dict[str, Any]) -> Pod:
-    """A pod as the API has it."""
-    return msgspec.convert(raw, Pod)

@@ -59,7 +59,7 @@ def same(answer: Candidate | DryRunResult, wanted: Candidate | DryRunResult, nod
         assert answer == wanted
 
 
-class World:
+class ChangingCluster:
     """A cluster in which something happens, and pods that want to preempt."""
 
     def __init__(self, rng: random.Random) -> None:
@@ -147,7 +147,7 @@ class World:
         self.rng.choice([*steps, self.change_node, self.drop_node, self.wait])()
 
 
-def compare(world: World, kept: DryRunCache, incoming: PodInfo, wanted: int, turn: int, seed: int) -> bool:
+def compare(world: ChangingCluster, kept: DryRunCache, incoming: PodInfo, wanted: int, turn: int, seed: int) -> bool:
     """Tell whether there was anything to preempt for, and that both ways agree on it."""
     view = world.state.snapshot(world.now)
     placement = conclude(decide(view, incoming, PROFILE, random.Random(0)))
@@ -165,7 +165,7 @@ def compare(world: World, kept: DryRunCache, incoming: PodInfo, wanted: int, tur
 @example(1274767)
 def test_kept_dry_runs_give_what_trying_all_nodes_gives(seed: int) -> None:
     rng = random.Random(seed)
-    world, kept = World(rng), DryRunCache()
+    world, kept = ChangingCluster(rng), DryRunCache()
     incoming = [world.pod("high", rng.randint(2, 3) * 10, (15, 20, 30)) for _ in range(2)]
     for _ in range(12):
         for _ in range(rng.randint(0, 2)):

@@ -40,7 +40,7 @@ CORES = 3
 NODES = ("n1", "n2", "n3")
 
 
-class World:
+class FullNodes:
     """Nodes full of pods of low priority, a queue, and an API server that is played by hand; it is the plugins'
     handle, too. Without `concern`, the queue asks everybody."""
 
@@ -132,7 +132,7 @@ class World:
 
 def test_a_pod_that_goes_asks_the_preemptor_whose_victim_it_was() -> None:
     names = [f"n{number:03}" for number in range(200)]
-    world = World(ManualClocks(), names, concern=True)
+    world = FullNodes(ManualClocks(), names, concern=True)
     preemptors = [
         pod(f"p{number:03}", container(str(CORES)), priority=9, schedulerName="test") for number in range(200)
     ]
@@ -156,7 +156,7 @@ def test_a_pod_that_goes_asks_the_preemptor_whose_victim_it_was() -> None:
 
 def test_a_preemptor_whose_victims_take_their_time_is_woken_by_any_pod_that_goes() -> None:
     clock = ManualClocks()
-    world = World(clock, ("n1", "n2"), concern=True)
+    world = FullNodes(clock, ("n1", "n2"), concern=True)
     preemptor = pod("p", container(str(CORES)), priority=9, schedulerName="test")
     world.queue.add(preemptor)
     world.attempt()
@@ -173,7 +173,7 @@ def test_a_preemptor_whose_victims_take_their_time_is_woken_by_any_pod_that_goes
 
 
 def test_a_victim_that_waited_for_permission_wakes_its_preemptor_when_it_is_sent_away() -> None:
-    world = World(ManualClocks(), ("n1",), concern=True)
+    world = FullNodes(ManualClocks(), ("n1",), concern=True)
     world.gone("uid-n1-0")
     waiting = world.state.assume(pod("low", container("1"), priority=1, schedulerName="test"), "n1", NOW)
     preemptor = pod("p", container(str(CORES)), priority=9, schedulerName="test")
@@ -195,7 +195,7 @@ class GateMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClocks()
-        self.worlds = [World(self.clock, concern=concern) for concern in (True, False)]
+        self.worlds = [FullNodes(self.clock, concern=concern) for concern in (True, False)]
         self.added: set[str] = set()
 
     preemptors = st.integers(0, 5).map(lambda index: f"p{index}")
