@@ -88,7 +88,12 @@ def test_the_same_settings_give_the_same_bytes(project: Project, plain: Complete
 
 
 @pytest.mark.parametrize(
-    ("mode", "last"), [("olm", "SecondaryScheduler"), ("direct", "Deployment"), ("none", "SecondaryScheduler")]
+    ("mode", "last"),
+    [
+        pytest.param("olm", "SecondaryScheduler", marks=pytest.mark.slow),
+        ("direct", "Deployment"),
+        pytest.param("none", "SecondaryScheduler", marks=pytest.mark.slow),
+    ],
 )
 def test_every_way_to_install_has_its_manifests(project: Project, mode: str, last: str) -> None:
     project.stack(mode, installMode=mode)

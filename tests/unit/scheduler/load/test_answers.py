@@ -273,8 +273,8 @@ def test_the_interpreter_is_not_held_by_the_largest_answer_that_is_admitted(shap
             return
 
     gc.freeze()  # as the scheduler does: else the collector goes through all that pytest has
-    # What else the machine does only adds to it: the least of three is the decoder's own.
-    assert min(longest_hold(read) for _ in range(3)) < MAX_HELD_SECONDS
+    # What else the machine does only adds to it: one of three is the decoder's own.
+    assert any(longest_hold(read) < MAX_HELD_SECONDS for _ in range(3))
 
 
 @pytest.mark.slow

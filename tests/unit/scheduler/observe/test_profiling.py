@@ -46,9 +46,9 @@ def test_a_profile_counts_the_stacks_of_busy_threads() -> None:
     busy = threading.Thread(target=spin, args=(stop,), name="busy")
     busy.start()
     try:
-        rounds = iter(range(400))
+        rounds = iter(range(40))
         # Ends once the clock says so: after as many samples, however long they take.
-        profile = sample_stacks(399, threading.Event(), clock=lambda: float(next(rounds)))
+        profile = sample_stacks(39, threading.Event(), clock=lambda: float(next(rounds)))
         stacks = thread_stacks()
     finally:
         stop.set()
