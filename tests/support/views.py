@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from aiohttp import web
+from aiohttp.test_utils import TestClient
+
+from secondary_scheduler.cli.ui.app import Site
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -55,3 +60,21 @@ def first_decision(page: str) -> str:
     match = _ROW.search(page)
     assert match is not None, "the table has no row"
     return match[1]
+
+
+class Pages:
+    """A reader with the address that the command prints."""
+
+    def __init__(self, client: TestClient[web.Request, web.Application], site: Site) -> None:
+        self.client = client
+        self.site = site
+
+    async def get(self, path: str, status: int = 200) -> str:
+        response = await self.client.get(f"{self.site.root}{path}", allow_redirects=False)
+        text = await response.text()
+        assert response.status == status, text
+        return text
+
+    async def open(self, view: View) -> str:
+        text = await self.get(view.path)
+        return await self.get(first_decision(text)) if view.first_row else text

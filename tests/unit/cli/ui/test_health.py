@@ -17,6 +17,7 @@ from secondary_scheduler.clusterstatus.status import State, StatusReport
 from secondary_scheduler.views.scenes import Scene
 from tests.support.runningpages import FakeCluster, running_site, status_of
 from tests.support.scenes import write_scene
+from tests.support.views import Pages
 from tests.unit.cli.status import installation as made
 from tests.unit.cli.status.installation import condition
 
@@ -26,15 +27,10 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     return running_site(write_scene(tmp_path_factory.mktemp("scene"), 30, 40)).scene
 
 
-class Reader:
+class Reader(Pages):
     def __init__(self, client: TestClient, site: Site, cluster: FakeCluster) -> None:
-        self.client, self.site, self.cluster = client, site, cluster
-
-    async def get(self, path: str, status: int = 200) -> str:
-        response = await self.client.get(f"{self.site.root}{path}", allow_redirects=False)
-        text = await response.text()
-        assert response.status == status, text
-        return text
+        super().__init__(client, site)
+        self.cluster = cluster
 
     async def read(self, path: str, status: int = 200) -> str:
         """What is seen of a page below its navigation, in one line."""

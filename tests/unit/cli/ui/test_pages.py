@@ -16,7 +16,7 @@ from secondary_scheduler.cli.ui.reading import read_scene
 from secondary_scheduler.simulation.deciding import GATED, PLACED, RESULTS, UNSCHEDULABLE
 from secondary_scheduler.views.scenes import Scene
 from tests.support.scenes import HOSTILE, write_scene
-from tests.support.views import HOSTILE_LABEL, VIEWS, View, first_decision
+from tests.support.views import HOSTILE_LABEL, VIEWS, Pages
 
 NODES, PENDING = 30, 40
 OF_FILES = tuple(view for view in (*VIEWS, HOSTILE_LABEL) if not view.running)
@@ -33,24 +33,6 @@ async def pages(scene: Scene) -> AsyncIterator[Pages]:
     site = Site(scene)
     async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
         yield Pages(client, site)
-
-
-class Pages:
-    """A reader with the address that the command prints."""
-
-    def __init__(self, client: TestClient, site: Site) -> None:
-        self.client = client
-        self.site = site
-
-    async def get(self, path: str, status: int = 200) -> str:
-        response = await self.client.get(f"{self.site.root}{path}", allow_redirects=False)
-        text = await response.text()
-        assert response.status == status, text
-        return text
-
-    async def open(self, view: View) -> str:
-        text = await self.get(view.path)
-        return await self.get(first_decision(text)) if view.first_row else text
 
 
 class _Elements(HTMLParser):

@@ -19,25 +19,11 @@ from tests.support.recordedscenes import write_recorded_scene
 from tests.support.recordings import START, MadeRecording, bound
 from tests.support.scenes import HOSTILE
 from tests.support.simulating import CONFIGURATION, node, pod
-from tests.support.views import HOSTILE_LABEL, OVER_TIME, VIEWS
+from tests.support.views import HOSTILE_LABEL, OVER_TIME, VIEWS, Pages
 
 NODES, ARRIVING = 20, 40
 MIDDLE, LAST = 30, 60
 OF_RECORDINGS = tuple(view for view in (*VIEWS, HOSTILE_LABEL, OVER_TIME) if not view.running)
-
-
-class Pages:
-    """A reader with the address that the command prints."""
-
-    def __init__(self, client: TestClient, site: Site) -> None:
-        self.client = client
-        self.site = site
-
-    async def get(self, path: str, status: int = 200) -> str:
-        response = await self.client.get(f"{self.site.root}{path}", allow_redirects=False)
-        text = await response.text()
-        assert response.status == status, text
-        return text
 
 
 def read(directory: Path, recording: MadeRecording, limits: Limits | None = None, end: float = 60) -> RecordingScenes:

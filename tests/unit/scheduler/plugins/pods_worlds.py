@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from scheduler.framework import NodeInfo, PodInfo
-from scheduler.state import CODEC_OF_KIND, ClusterState
+from scheduler.framework import CycleState, Diagnosis, NodeInfo, PodInfo, ProfileRunner
+from scheduler.state import CODEC_OF_KIND, ClusterState, Snapshot
 from tests.unit.scheduler.core.builders import cluster, node, pod
 from tests.unit.scheduler.plugins.pods_reference import Cluster
 
@@ -183,4 +183,23 @@ def only(name: str) -> dict[str, Any]:
             "disabled": [{"name": "*"}],
             "enabled": [{"name": plugin} for plugin in ("PrioritySort", "DefaultBinder", name)],
         }
+    }
+
+
+def filtered(
+    profile: ProfileRunner, view: Snapshot, info: PodInfo, moves: list[tuple[PodInfo, int, int]]
+) -> dict[int, tuple[int, str]]:
+    """Code and message by row of a node that is rejected once pods were added (1) to rows or removed (-1)."""
+    state = CycleState()
+    status, _, _ = profile.run_pre_filter(state, info, view)
+    assert status.is_success
+    state = state.clone()
+    for other, row, sign in moves:
+        (profile.run_add_pod if sign > 0 else profile.run_remove_pod)(state, info, other, view, row)
+    diagnosis = Diagnosis(view.node_count)
+    profile.run_filters(state, info, view, view.rows, diagnosis)
+    return {
+        int(row): (int(code), rejection.status(index).message)
+        for rejection in diagnosis.rejections
+        for index, (row, code) in enumerate(zip(rejection.rows, rejection.codes, strict=True))
     }

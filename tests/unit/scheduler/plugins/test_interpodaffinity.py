@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from scheduler.core import explain
-from scheduler.framework import CycleState, Diagnosis, Hint, PodInfo, ProfileRunner
-from scheduler.state import ClusterState, Snapshot
+from scheduler.framework import CycleState, Hint, PodInfo
+from scheduler.state import ClusterState
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod, runner
 from tests.unit.scheduler.plugins import pods_reference as reference
@@ -18,6 +18,7 @@ from tests.unit.scheduler.plugins.pods_worlds import (
     REQUIRED,
     ZONE,
     caring,
+    filtered,
     only,
     pods,
     put,
@@ -141,24 +142,6 @@ def test_a_pod_removed_in_a_what_if_run_no_longer_counts(
     state.remove_pod(victim.uid)
     after = state.snapshot(NOW)
     assert trial == filtered(PROFILES["safe"], after, info, [])
-
-
-def filtered(
-    profile: ProfileRunner, view: Snapshot, info: PodInfo, moves: list[tuple[PodInfo, int, int]]
-) -> dict[int, tuple[int, str]]:
-    state = CycleState()
-    status, _, _ = profile.run_pre_filter(state, info, view)
-    assert status.is_success
-    state = state.clone()
-    for other, row, sign in moves:
-        (profile.run_add_pod if sign > 0 else profile.run_remove_pod)(state, info, other, view, row)
-    diagnosis = Diagnosis(view.node_count)
-    profile.run_filters(state, info, view, view.rows, diagnosis)
-    return {
-        int(row): (int(code), rejection.status(index).message)
-        for rejection in diagnosis.rejections
-        for index, (row, code) in enumerate(zip(rejection.rows, rejection.codes, strict=True))
-    }
 
 
 def term(app: str = "web", key: str = ZONE, **more: Any) -> dict[str, Any]:

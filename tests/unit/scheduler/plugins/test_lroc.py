@@ -27,11 +27,10 @@ from scheduler.plugins.lowriskovercommitment.beta import (
     max_variance,
     regularized_incomplete_beta,
 )
-from scheduler.state import ClusterState
 from tests.support.selection import tries
-from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, cluster, container, node, only_scores, pod, runner
+from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, node, only_scores, pod, runner
 from tests.unit.scheduler.plugins import reference_load as reference
-from tests.unit.scheduler.plugins.vectors import cases, pod_of, profile_of, state_of
+from tests.unit.scheduler.plugins.vectors import cases, loads, pod_of, profile_of, raw, state_of
 
 NAME = "LowRiskOverCommitment"
 FILE = "trimaran_lroc.json"
@@ -40,18 +39,6 @@ SHARED = "trimaran_shared.json"
 
 def profile(compatibility: str = "safe", **args: object) -> ProfileRunner:
     return runner(only_scores(NAME), {NAME: {"watcherAddress": WATCHER, **args}}, compatibility=compatibility)
-
-
-def loads(values: dict[str, NodeLoad], *, age: float = 0.0) -> LoadReading:
-    return LoadReading(values, NOW - age, source=SOURCE)
-
-
-def raw(state: ClusterState, info: PodInfo, scheduler: ProfileRunner) -> dict[str, int | None]:
-    explanation = explain(state.snapshot(NOW), info, scheduler)
-    return {
-        name: explained.scores[NAME].raw if NAME in explained.scores else None
-        for name, explained in explanation.nodes()
-    }
 
 
 def column(*values: float) -> Any:

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from scheduler.core import decide, explain
-from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner, conclude
+from scheduler.framework import CycleState, NodeLoad, ProfileRunner, conclude
 from scheduler.helpers.loadstats import ResourceStats
 from scheduler.helpers.upstreamsums import upstream_requests
 from scheduler.plugins.loadvariationriskbalancing import balance_score
-from scheduler.state import ClusterState
 from tests.support.selection import tries
-from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, cluster, container, node, only_scores, pod, runner
+from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, node, only_scores, pod, runner
 from tests.unit.scheduler.plugins import reference_load as reference
-from tests.unit.scheduler.plugins.vectors import cases, pod_of, profile_of, state_of
+from tests.unit.scheduler.plugins.vectors import cases, loads, pod_of, profile_of, raw, state_of
 
 NAME = "LoadVariationRiskBalancing"
 FILE = "trimaran_lvrb.json"
@@ -26,18 +25,6 @@ MIB = 1024.0 * 1024.0
 
 def profile(compatibility: str = "safe", **args: object) -> ProfileRunner:
     return runner(only_scores(NAME), {NAME: {"watcherAddress": WATCHER, **args}}, compatibility=compatibility)
-
-
-def loads(values: dict[str, NodeLoad], *, age: float = 0.0) -> LoadReading:
-    return LoadReading(values, NOW - age, source=SOURCE)
-
-
-def raw(state: ClusterState, info: PodInfo, scheduler: ProfileRunner) -> dict[str, int | None]:
-    explanation = explain(state.snapshot(NOW), info, scheduler)
-    return {
-        name: explained.scores[NAME].raw if NAME in explained.scores else None
-        for name, explained in explanation.nodes()
-    }
 
 
 @pytest.mark.parametrize("case", cases(FILE, "plugin_score"))

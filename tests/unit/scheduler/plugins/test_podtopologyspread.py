@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from scheduler.core import explain
-from scheduler.framework import CycleState, Diagnosis, Hint, PodInfo, ProfileRunner
+from scheduler.framework import CycleState, Diagnosis, Hint, PodInfo
 from scheduler.kube.model import TopologySpreadConstraint
 from scheduler.state import ClusterState, Snapshot
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, node, pod, runner
 from tests.unit.scheduler.plugins import pods_reference as reference
-from tests.unit.scheduler.plugins.pods_worlds import HOST, ZONE, only, pods, put, seen, spreading, worlds
+from tests.unit.scheduler.plugins.pods_worlds import HOST, ZONE, filtered, only, pods, put, seen, spreading, worlds
 
 NAME = "PodTopologySpread"
 LISTED = [
@@ -114,24 +114,6 @@ def test_a_pod_added_in_a_what_if_run_counts_as_if_it_were_there(
 
 def verdicts_after(view: Snapshot, info: PodInfo, moves: list[tuple[PodInfo, int, int]]) -> dict[int, tuple[int, str]]:
     return filtered(PROFILES["List"], view, info, moves)
-
-
-def filtered(
-    profile: ProfileRunner, view: Snapshot, info: PodInfo, moves: list[tuple[PodInfo, int, int]]
-) -> dict[int, tuple[int, str]]:
-    state = CycleState()
-    status, _, _ = profile.run_pre_filter(state, info, view)
-    assert status.is_success
-    state = state.clone()
-    for other, row, sign in moves:
-        (profile.run_add_pod if sign > 0 else profile.run_remove_pod)(state, info, other, view, row)
-    diagnosis = Diagnosis(view.node_count)
-    profile.run_filters(state, info, view, view.rows, diagnosis)
-    return {
-        int(row): (int(code), rejection.status(index).message)
-        for rejection in diagnosis.rejections
-        for index, (row, code) in enumerate(zip(rejection.rows, rejection.codes, strict=True))
-    }
 
 
 def hard(key: str = ZONE, skew: int = 1, **more: Any) -> dict[str, Any]:

@@ -6,25 +6,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from scheduler.core import explain
-from scheduler.framework import PodInfo, ProfileRunner
-from scheduler.state import ClusterState
+from scheduler.framework import ProfileRunner
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, load, node, only_scores, pod, runner
 from tests.unit.scheduler.plugins import reference
+from tests.unit.scheduler.plugins.vectors import raw
 
 NAME = "TargetLoadPacking"
 
 
 def profile(compatibility: str = "safe", **args: object) -> ProfileRunner:
     return runner(only_scores(NAME), {NAME: {"watcherAddress": WATCHER, **args}}, compatibility=compatibility)
-
-
-def raw(state: ClusterState, info: PodInfo, scheduler: ProfileRunner, now: float = NOW) -> dict[str, int | None]:
-    explanation = explain(state.snapshot(now), info, scheduler)
-    return {
-        name: explained.scores[NAME].raw if NAME in explained.scores else None
-        for name, explained in explanation.nodes()
-    }
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.framework import PodInfo, ProfileRunner
+from scheduler.core import explain
+from scheduler.framework import LoadReading, NodeLoad, PodInfo, ProfileRunner
 from scheduler.helpers import reduce_node, reduce_pod
 from scheduler.kube.model import Node, Pod
 from scheduler.load import parse_watcher
@@ -47,3 +48,14 @@ def pod_of(raw: dict[str, Any], uid: str = "uid") -> PodInfo:
     """A reduced pod."""
     raw = {**raw, "metadata": {"namespace": "default", **raw["metadata"], "uid": uid}}
     return reduce_pod(msgspec.convert(raw, Pod))
+
+
+def raw(state: ClusterState, info: PodInfo, scheduler: ProfileRunner, now: float = NOW) -> dict[str, int | None]:
+    """By node, what the profile's only plugin that scores says; None where it is not asked."""
+    nodes = explain(state.snapshot(now), info, scheduler).nodes()
+    return {name: next((score.raw for score in explained.scores.values()), None) for name, explained in nodes}
+
+
+def loads(values: dict[str, NodeLoad], *, age: float = 0.0) -> LoadReading:
+    """A reading that was taken `age` seconds before NOW."""
+    return LoadReading(values, NOW - age, source=SOURCE)
