@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from scheduler.config import ConfigurationError, load_configuration
 from secondary_scheduler.cli.output import FullOutputFormat, document_text
 from secondary_scheduler.clusterstatus.asking import LiveState, summarize_metrics
 from secondary_scheduler.clusterstatus.status import StatusReport
@@ -16,7 +17,19 @@ from tests.unit.cli.status import installation as made
 from tests.unit.cli.status.installation import condition
 from tests.unit.cli.status.test_status import BLIND, COUNTS, LIVE, SHADOWED, document_of
 
-RECORDED: dict[str, Any] = json.loads(Path("tests/data/status-0.2.0.json").read_text(encoding="utf-8"))
+BROKEN = "profiles: 7"
+
+
+def recorded() -> dict[str, Any]:
+    """The documents by case; what is wrong with a configuration is said in the words of today."""
+    with pytest.raises(ConfigurationError) as refused:
+        load_configuration(BROKEN, source="config.yaml")
+    text = Path("tests/data/status-0.2.0.json").read_text(encoding="utf-8")
+    documents: dict[str, Any] = json.loads(text.replace("WHY", json.dumps(" ".join(str(refused.value).split()))[1:-1]))
+    return documents
+
+
+RECORDED = recorded()
 SHADOW = made.installation() | {made.CONFIG_MAP: {"data": {"config.yaml": SHADOWED}}}
 DIRECT = made.deployment(args=("--secure-port=10300", "--leader-elect-resource-name=mine"))
 CASES: dict[str, dict[str, Any]] = {
@@ -28,7 +41,7 @@ CASES: dict[str, dict[str, Any]] = {
     "a shadow, and no answer": {"answers": SHADOW, "live": None},
     "only the Lease may be read": {"answers": made.installation(), "refused": BLIND},
     "an unreadable configuration": {
-        "answers": made.installation(config_map={"data": {"config.yaml": "profiles: 7"}}),
+        "answers": made.installation(config_map={"data": {"config.yaml": BROKEN}}),
     },
     "without a SecondaryScheduler": {
         "answers": made.installation(crs=None, deployments=[DIRECT], leases=[made.lease("mine")]),
