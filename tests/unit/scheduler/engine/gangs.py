@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from scheduler.catalog import Watch
@@ -86,3 +87,6 @@ class GangEngine(Engine):
             if f"/pods/{name}/status" in path:
                 latest = patch["status"]["conditions"][0]["message"]
         return latest
+
+
+Start = Callable[..., Awaitable[GangEngine]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -16,28 +15,9 @@ from scheduler.framework import Code, CycleState, PermitOutcome, PodInfo, Status
 from scheduler.kube.client import ConnectionLost
 from scheduler.kube.model import DecodeError, EventType
 from tests.unit.scheduler.engine.fakes import eventually
-from tests.unit.scheduler.engine.gangs import GangEngine
+from tests.unit.scheduler.engine.gangs import GangEngine, Start
 from tests.unit.scheduler.engine.pods import node_info, pod_info
 from tests.unit.scheduler.engine.test_cycle import refused
-
-Start = Callable[..., Awaitable[GangEngine]]
-
-
-@pytest.fixture
-async def start() -> AsyncIterator[Start]:
-    running: list[tuple[GangEngine, asyncio.Task[None]]] = []
-
-    async def make(compatibility: str = "safe", **options: object) -> GangEngine:
-        engine = GangEngine(compatibility, **options)  # type: ignore[arg-type]
-        engine.recorder.start()
-        running.append((engine, asyncio.create_task(engine.cycle.run())))
-        return engine
-
-    yield make
-    for engine, task in running:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await engine.recorder.drain(1)
 
 
 async def test_a_gang_that_fits_is_bound_as_a_whole(start: Start) -> None:

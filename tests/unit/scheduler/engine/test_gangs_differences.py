@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 from scheduler.framework import CycleState
 from scheduler.kube.model import EventType
 from tests.unit.scheduler.engine.fakes import eventually
-from tests.unit.scheduler.engine.gangs import GangEngine
+from tests.unit.scheduler.engine.gangs import Start
 from tests.unit.scheduler.engine.pods import pod_info
 
-Start = Callable[..., Awaitable[GangEngine]]
 _LONG_ENOUGH = 0.4
 both_modes = pytest.mark.parametrize("compatibility", ["safe", "upstream"])
-
-
-@pytest.fixture
-async def start() -> AsyncIterator[Start]:
-    running: list[tuple[GangEngine, asyncio.Task[None]]] = []
-
-    async def make(compatibility: str, **options: object) -> GangEngine:
-        engine = GangEngine(compatibility, **options)  # type: ignore[arg-type]
-        engine.recorder.start()
-        running.append((engine, asyncio.create_task(engine.cycle.run())))
-        return engine
-
-    yield make
-    for engine, task in running:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        await engine.recorder.drain(1)
 
 
 @both_modes

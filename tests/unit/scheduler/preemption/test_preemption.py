@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from scheduler.core import PostFilterOutcome, decide, run_post_filters
+from scheduler.core import PostFilterOutcome, decide
 from scheduler.framework import Code, CycleState, PodInfo, ProfileRunner, conclude
 from scheduler.kube.model import PodDisruptionBudget
 from scheduler.preemption.trials import dry_run
@@ -19,6 +19,7 @@ from scheduler.preemption.victims import Candidate, VictimRules, choose
 from scheduler.state import ClusterState
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
+from tests.unit.scheduler.plugins.quotas import names, preempt
 
 HIGH, MID, LOW = 100, 50, 10
 
@@ -55,17 +56,6 @@ def with_budgets(state: ClusterState, *budgets: PodDisruptionBudget) -> ClusterS
     for budget in budgets:
         state.objects.upsert("PodDisruptionBudget", budget)
     return state
-
-
-def preempt(state: ClusterState, incoming: PodInfo, profile: ProfileRunner, seed: int = 1) -> PostFilterOutcome:
-    snapshot = state.snapshot(NOW)
-    placement = conclude(decide(snapshot, incoming, profile, random.Random(seed)))
-    assert placement.node is None, f"fits on {placement.node} anyway"
-    return conclude(run_post_filters(snapshot, placement, profile))
-
-
-def names(pods: Iterable[PodInfo]) -> list[str]:
-    return [info.name for info in pods]
 
 
 NESTED = "no new claims to deallocate, preemption: "
