@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import pytest
 
 from tests.conformance import profiles
 from tests.conformance.case import ERROR, Case
-from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.controlplane import ControlPlane
 from tests.conformance.directed import DIRECTED
 from tests.conformance.directed_plugins import PLUGIN_CASES, UNREADABLE
 from tests.conformance.features import FEATURES, available
@@ -27,32 +26,26 @@ _LEAST = min(CASES, 50)
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def control_plane() -> Iterator[ControlPlane]:
-    with control_plane_running() as running:
-        yield running
-
-
 def _verdict(summary: Summary) -> str:
     return "\n\n".join([*summary.mismatches, *summary.refused, summary.text()])
 
 
-async def test_cases_that_once_failed_agree(control_plane: ControlPlane) -> None:
+async def test_cases_that_once_failed_agree(plane: ControlPlane) -> None:
     known = regressions()
     have = set(available(profiles.implemented()))
     cases = [case for case in known if set(case.features) <= have]
-    async with oracle_of(control_plane) as oracle:
-        summary = await Runner(oracle, Ours(kubernetes=control_plane.kubernetes)).run(cases)
+    async with oracle_of(plane) as oracle:
+        summary = await Runner(oracle, Ours(kubernetes=plane.kubernetes)).run(cases)
     assert not summary.mismatches, _verdict(summary)
     assert summary.cases + len(summary.refused) == len(cases)
 
 
-async def test_random_cases_agree(control_plane: ControlPlane) -> None:
+async def test_random_cases_agree(plane: ControlPlane) -> None:
     features = available(profiles.implemented())
     names = [variant.name for variant in profiles.variants()]
     chosen = [(seed, *choose(seed, features, names)) for seed in range(SEED, SEED + CASES)]
-    async with oracle_of(control_plane) as oracle:
-        summary = await Runner(oracle, Ours(kubernetes=control_plane.kubernetes)).run(
+    async with oracle_of(plane) as oracle:
+        summary = await Runner(oracle, Ours(kubernetes=plane.kubernetes)).run(
             (generate(seed, picked, profile) for seed, picked, profile in chosen), seconds=_SECONDS, least=_LEAST
         )
     print(summary.text())
@@ -63,9 +56,9 @@ async def test_random_cases_agree(control_plane: ControlPlane) -> None:
     assert not summary.coverage.missing() or summary.cases < 200, _verdict(summary)
 
 
-async def test_directed_cases_agree(control_plane: ControlPlane) -> None:
-    async with oracle_of(control_plane) as oracle:
-        runner = Runner(oracle, Ours(kubernetes=control_plane.kubernetes))
+async def test_directed_cases_agree(plane: ControlPlane) -> None:
+    async with oracle_of(plane) as oracle:
+        runner = Runner(oracle, Ours(kubernetes=plane.kubernetes))
         cases = DIRECTED | {
             name: Case(0, (), profile, tuple(objects), tuple(pods))
             for name, (objects, pods, profile) in PLUGIN_CASES.items()
@@ -76,17 +69,17 @@ async def test_directed_cases_agree(control_plane: ControlPlane) -> None:
     assert not runner.summary.coverage.missing(), _verdict(runner.summary)
 
 
-async def test_a_preference_that_cannot_be_read_fails_the_pod(control_plane: ControlPlane) -> None:
-    async with oracle_of(control_plane) as oracle:
+async def test_a_preference_that_cannot_be_read_fails_the_pod(plane: ControlPlane) -> None:
+    async with oracle_of(plane) as oracle:
         (refused,) = await oracle.ask(UNREADABLE)
     start = 'running PreScore plugin "NodeAffinity": '
-    for answer in (refused.answer, Ours(kubernetes=control_plane.kubernetes).ask(refused.pod, refused.world)):
+    for answer in (refused.answer, Ours(kubernetes=plane.kubernetes).ask(refused.pod, refused.world)):
         assert (answer.outcome, answer.message[: len(start)]) == (ERROR, start)
 
 
-async def test_log_says_what_users_read_on_the_pod(control_plane: ControlPlane) -> None:
+async def test_log_says_what_users_read_on_the_pod(plane: ControlPlane) -> None:
     case = generate(7, ["scarce", "node-selector"])
-    async with oracle_of(control_plane) as oracle:
+    async with oracle_of(plane) as oracle:
         answers = await oracle.ask(case)
         conditions = await oracle.conditions(case)
     messages = {

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from tests.conformance import trimaran
-from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.controlplane import ControlPlane
 from tests.conformance.oracle import oracle_of
 from tests.conformance.runner import Runner
 from tests.support.selection import FULL
@@ -22,12 +21,6 @@ _LEAST = min(CASES, 50)
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def control_plane() -> Iterator[ControlPlane]:
-    with control_plane_running() as running:
-        yield running
-
-
 # With an end in the future no pod is missing in the measurements; with one in the past every pod is.
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
@@ -37,11 +30,11 @@ def control_plane() -> Iterator[ControlPlane]:
         pytest.param(-1_000, id="no pod measured yet"),
     ],
 )
-async def test_load_aware_scores_are_the_real_ones(control_plane: ControlPlane, end: int) -> None:
+async def test_load_aware_scores_are_the_real_ones(plane: ControlPlane, end: int) -> None:
     watcher = trimaran.Watcher(trimaran.document(SEED + end, int(time.time()) + end))
     models = trimaran.power_models(SEED)
     try:
-        with trimaran.scheduler_plugins_running(control_plane, watcher, models) as real:
+        with trimaran.scheduler_plugins_running(plane, watcher, models) as real:
             async with oracle_of(real) as oracle:
                 runner = Runner(oracle, trimaran.OursWithLoad(watcher, models))
                 cases = (trimaran.generate(SEED + end + number) for number in range(CASES))

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.controlplane import ControlPlane
 from tests.conformance.coscheduling import compare_all
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 SEED = 1_000
-
-
-@pytest.fixture(scope="module")
-def plane() -> Iterator[ControlPlane]:
-    with control_plane_running() as running:
-        yield running
 
 
 @pytest.mark.slow

@@ -4,12 +4,11 @@ ours."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import pytest
 
 from tests.conformance import numa
-from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.controlplane import ControlPlane
 from tests.conformance.numa_running import OursWithZones, compare_reservations, numa_oracle
 from tests.conformance.runner import Runner
 
@@ -21,15 +20,9 @@ _LEAST = min(CASES, 15)
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def control_plane() -> Iterator[ControlPlane]:
-    with control_plane_running() as running:
-        yield running
-
-
 @pytest.mark.timeout(1800)
-async def test_zones_are_judged_as_the_real_plugin_judges_them(control_plane: ControlPlane) -> None:
-    async with numa_oracle(control_plane) as oracle:
+async def test_zones_are_judged_as_the_real_plugin_judges_them(plane: ControlPlane) -> None:
+    async with numa_oracle(plane) as oracle:
         runner = Runner(oracle, OursWithZones())
         cases = (numa.generate(SEED + number) for number in range(CASES))
         summary = await runner.run(cases, seconds=_SECONDS, least=_LEAST)
@@ -43,8 +36,8 @@ async def test_zones_are_judged_as_the_real_plugin_judges_them(control_plane: Co
 
 
 @pytest.mark.timeout(1800)
-async def test_what_was_reserved_is_missing_for_both(control_plane: ControlPlane) -> None:
-    summary = await compare_reservations(control_plane, SEED, CASES // 2, _SECONDS, least=CASES // 2)
+async def test_what_was_reserved_is_missing_for_both(plane: ControlPlane) -> None:
+    summary = await compare_reservations(plane, SEED, CASES // 2, _SECONDS, least=CASES // 2)
     report = "\n\n".join([*summary.mismatches[:5], summary.text()])
     print(report)
     assert not summary.mismatches, report

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.conformance.apiclient import Api
 from tests.conformance.case import BOUND, ERROR, Case, Json
-from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.controlplane import ControlPlane
 from tests.conformance.numa_running import RESERVING, OursWithZones, install, scheduler_plugins_running
 from tests.conformance.oracle import NoVerdict, oracle_of
 from tests.conformance.profiles import scheduler_name
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 WHOLE = {"cpu": "4", "memory": "4Gi"}
-
-
-@pytest.fixture(scope="module")
-def control_plane() -> Iterator[ControlPlane]:
-    with control_plane_running() as running:
-        yield running
 
 
 def node(name: str) -> Json:
@@ -101,12 +94,12 @@ HAZARDS: dict[str, tuple[Case, str]] = {
 
 
 @pytest.mark.parametrize("name", HAZARDS)
-async def test_the_real_plugin_ends_or_fails_the_pod_and_ours_places_it(control_plane: ControlPlane, name: str) -> None:
+async def test_the_real_plugin_ends_or_fails_the_pod_and_ours_places_it(plane: ControlPlane, name: str) -> None:
     hazard, message = HAZARDS[name]
-    api = Api(control_plane)
+    api = Api(plane)
     try:
         await install(api)
-        with scheduler_plugins_running(control_plane) as real:
+        with scheduler_plugins_running(plane) as real:
             async with oracle_of(real) as oracle:
                 if message:
                     (answered,) = await oracle.ask(hazard)
@@ -125,15 +118,15 @@ async def test_the_real_plugin_ends_or_fails_the_pod_and_ours_places_it(control_
 
 
 async def test_without_the_crd_the_real_scheduler_does_not_start_where_it_is_to_resync(
-    control_plane: ControlPlane,
+    plane: ControlPlane,
 ) -> None:
-    api = Api(control_plane)
+    api = Api(plane)
     try:
         await install(api)
         name = "noderesourcetopologies.topology.node.k8s.io"
         await api.call("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
         await asyncio.sleep(1)
-        with scheduler_plugins_running(control_plane, RESERVING) as real:
+        with scheduler_plugins_running(plane, RESERVING) as real:
             deadline = time.monotonic() + 30
             while real.alive() and time.monotonic() < deadline:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)

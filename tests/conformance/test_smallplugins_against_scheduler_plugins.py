@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import pytest
 
 from tests.conformance import smallplugins, smallplugins_queue
-from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.conformance.controlplane import ControlPlane
 from tests.conformance.runner import Runner
 from tests.conformance.schedulerplugins import install_crds
 from tests.conformance.smallplugins_running import OursSmall, small_oracle
@@ -22,18 +21,12 @@ _LEAST = min(CASES, 20)
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def control_plane() -> Iterator[ControlPlane]:
-    with control_plane_running() as running:
-        yield running
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-async def test_scores_and_verdicts_are_the_real_ones(control_plane: ControlPlane) -> None:
+async def test_scores_and_verdicts_are_the_real_ones(plane: ControlPlane) -> None:
     profiles = list(smallplugins.PROFILES)
     cases = (smallplugins.generate(SEED + number, profiles[number % len(profiles)]) for number in range(CASES))
-    async with small_oracle(control_plane) as oracle:
+    async with small_oracle(plane) as oracle:
         summary = await Runner(oracle, OursSmall()).run(cases, seconds=_SECONDS, least=_LEAST)
     report = "\n\n".join([*summary.mismatches[:5], *summary.refused[:5], summary.text()])
     print(report)
@@ -45,9 +38,9 @@ async def test_scores_and_verdicts_are_the_real_ones(control_plane: ControlPlane
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("plugin", smallplugins_queue.PLUGINS)
-async def test_a_full_queue_is_taken_in_the_real_order(control_plane: ControlPlane, plugin: str) -> None:
-    await install_crds(control_plane)
+async def test_a_full_queue_is_taken_in_the_real_order(plane: ControlPlane, plugin: str) -> None:
+    await install_crds(plane)
     for number in range(QUEUES):
-        differing = await smallplugins_queue.compare(control_plane, plugin, SEED + number)
+        differing = await smallplugins_queue.compare(plane, plugin, SEED + number)
         assert differing.agrees, differing.text()
         assert len(set(differing.real)) > 10

@@ -9,19 +9,15 @@ import pytest
 
 from scheduler.engine import attempts
 from scheduler.framework import work as meter
-from tests.unit.scheduler.engine.fakes import eventually
+from tests.unit.scheduler.engine.fakes import eventually, started
 from tests.unit.scheduler.engine.gangs import GangEngine
 
 
 @pytest.fixture
 async def engine() -> AsyncIterator[GangEngine]:
     engine = GangEngine()
-    engine.recorder.start()
-    task = asyncio.create_task(engine.cycle.run())
-    yield engine
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    await engine.recorder.drain(1)
+    async with started(engine):
+        yield engine
 
 
 def over_budget(engine: GangEngine, plugin: str) -> float:

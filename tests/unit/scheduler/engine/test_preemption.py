@@ -50,12 +50,8 @@ class Evicting(FakeApi):
 @pytest.fixture
 async def engine() -> AsyncIterator[Engine]:
     engine = Engine(api=Evicting())
-    engine.recorder.start()
-    task = asyncio.create_task(engine.cycle.run())
-    yield engine
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    await engine.recorder.drain(1)
+    async with started(engine):
+        yield engine
 
 
 def gone(engine: Engine, pod: PodInfo) -> None:
