@@ -205,6 +205,29 @@ def test_classes_that_are_alike_in_what_is_read_of_them_share_the_answers_about_
     assert asked(3)[-3:] == [5, 5, 5], "no two classes are alike in it"
 
 
+@pytest.mark.parametrize("word", [Reads.NODE, Reads.PODS])
+def test_what_is_read_only_once_a_node_has_a_label_tells_pods_apart_from_then_on(word: Reads) -> None:
+    def score(self: Any, state: CycleState, info: PodInfo, view: NodeView, rows: RowArray) -> IntArray:
+        labelled = view.labels("large").codes[rows] >= 0
+        return labelled * (50 if labelled.any() and getattr(info.spec, "ima" + "ges")[0] == "busy:latest" else 10)
+
+    profile, _ = profile_with(word=word, score=score)
+    state, millis = some_cluster(), iter(range(1, 100))
+
+    def totals() -> list[int]:
+        """Of pods of two images: twice of a class of its own, twice of one that is kept."""
+        amounts = [f"{next(millis)}m", f"{next(millis)}m", "100m", "100m"]
+        images = [{"image": "busy"}, {"image": "other"}]
+        return [place(state, pod("p", container(cpu, **each)), profile).total for cpu in amounts for each in images]
+
+    assert totals() == [0] * 8
+    state.upsert_node(node("n2", labels={"large": ""}))
+    assert totals() == [50, 10] * 4
+    state.upsert_node(node("n2"))
+    state.upsert_node(node("n1", labels={"large": ""}))
+    assert totals() == [50, 10] * 4
+
+
 def test_classes_that_are_alike_in_what_scores_read_share_them_and_ask_again_about_nodes_whose_pods_changed() -> None:
     counts: list[int] = []
     read = {"of": lambda spec: 0}
