@@ -24,11 +24,15 @@ from scheduler.framework.clocks import (
     WallSeconds as WallSeconds,
 )
 from scheduler.framework.cycle import (
+    ATTEMPT_UNITS as ATTEMPT_UNITS,
+    GANG_UNITS as GANG_UNITS,
     OVER_BUDGET as OVER_BUDGET,
     PODS_TO_ACTIVATE as PODS_TO_ACTIVATE,
     PREEMPTION_ATTEMPTS as PREEMPTION_ATTEMPTS,
     CycleState as CycleState,
+    OverBudgetError as OverBudgetError,
     RandomSource as RandomSource,
+    Work as Work,
 )
 from scheduler.framework.diagnosis import (
     NO_NODES as NO_NODES,
@@ -228,12 +232,6 @@ from scheduler.framework.view import (
     WhatIfView as WhatIfView,
     gather as gather,
     gather_codes as gather_codes,
-)
-from scheduler.framework.work import (
-    ATTEMPT_UNITS as ATTEMPT_UNITS,
-    GANG_UNITS as GANG_UNITS,
-    OverBudgetError as OverBudgetError,
-    Work as Work,
 )
 
 

@@ -6,12 +6,11 @@ from typing import Protocol
 import numpy as np
 
 from scheduler.framework.calls import PluginError, call_plugin
-from scheduler.framework.cycle import CycleState
+from scheduler.framework.cycle import CycleState, OverBudgetError
 from scheduler.framework.interface import FilterPlugin
 from scheduler.framework.objects import NodeInfo, PodInfo
 from scheduler.framework.status import MAX_REASONS, SKIP, SUCCESS, IntArray, RowArray, Status, Verdicts, unresolvable
 from scheduler.framework.view import NodeView
-from scheduler.framework.work import OverBudgetError
 
 
 class NodeFilter(Protocol):

@@ -5,10 +5,9 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from msgspec import Struct, field
 
-from scheduler.framework.cycle import CycleState
+from scheduler.framework.cycle import CycleState, OverBudgetError
 from scheduler.framework.interface import PostFilterResult
 from scheduler.framework.status import Code, CodeArray, IntArray, Status, failure, unschedulable
-from scheduler.framework.work import OverBudgetError
 
 Q = ParamSpec("Q")
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from scheduler.framework.calls import (
     timed_to_end,
 )
 from scheduler.framework.clocks import AttemptTiming
-from scheduler.framework.cycle import CycleState
+from scheduler.framework.cycle import CycleState, OverBudgetError
 from scheduler.framework.diagnosis import Diagnosis, NodeCodes, Rejection
 from scheduler.framework.events import HintRegistration
 from scheduler.framework.extenders import Asking, Extender
@@ -71,7 +71,6 @@ from scheduler.framework.status import (
     unresolvable,
 )
 from scheduler.framework.view import NodeView, Objects
-from scheduler.framework.work import OverBudgetError
 
 Wrap = Callable[[ExtensionPoint, Plugin], Plugin]
 """Puts an observer around a plugin at one extension point; the wrapper implements that point and passes everything

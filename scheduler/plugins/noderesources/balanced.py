@@ -9,7 +9,7 @@ import numpy as np
 
 from scheduler import framework as fw
 from scheduler.catalog import NodeResourcesBalancedAllocationArgs
-from scheduler.plugins.noderesources.kernels import BASIC, balance_of_two, rate_change, used_fraction
+from scheduler.plugins.noderesources.fit import BASIC, balance_of_two, rate_change, used_fraction
 
 NAME = "NodeResourcesBalancedAllocation"
 _ALWAYS_COUNTED = ("cpu", "memory", "ephemeral-storage")

@@ -17,13 +17,16 @@ from scheduler.plugins.podtopologyspread.constraints import (
     Constraints,
     CountedNodes,
     NodeSets,
+    PreScoreState,
     charge,
     charge_for_services,
     has_selectors,
     lists_many,
     matching_pods,
+    normalize_scores,
+    pre_score_state,
+    summed_scores,
 )
-from scheduler.plugins.podtopologyspread.scoring import PreScoreState, normalize_scores, pre_score_state, summed_scores
 
 # Which events may make room for a pod that was rejected for its spread.
 

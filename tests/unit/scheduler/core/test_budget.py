@@ -18,7 +18,7 @@ from scheduler.framework import (
     ProfileRunner,
     Work,
     conclude,
-    work as meter,
+    cycle as meter,
 )
 from scheduler.plugins import FACTORIES
 from scheduler.state import ClusterState

@@ -10,7 +10,7 @@ import pytest
 from scheduler.config import Configuration, load_configuration
 from scheduler.engine import assemble, is_reserved, read_named_file
 from scheduler.framework import Clocks, Code, conclude
-from scheduler.plugins.coscheduling.safe import SafeCoscheduling
+from scheduler.plugins.coscheduling import SafeCoscheduling
 from tests.support.faketime import ManualClocks
 from tests.unit.scheduler.engine.fakes import CONFIGURATION
 from tests.unit.scheduler.engine.gangs import configuration

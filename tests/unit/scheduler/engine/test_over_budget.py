@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from scheduler.engine import attempts
-from scheduler.framework import work as meter
+from scheduler.framework import cycle as meter
 from tests.unit.scheduler.engine.fakes import eventually, started
 from tests.unit.scheduler.engine.gangs import GangEngine
 

@@ -18,7 +18,7 @@ from scheduler.helpers.loadstats import MEGA, measured_upstream, resource_stats
 from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives.quantity import quantity_milli_value, quantity_value
 from scheduler.load import LoadCollector, load_settings, load_source, match_nodes, parse_watcher
-from scheduler.plugins.lowriskovercommitment.beta import match_moments
+from scheduler.plugins.lowriskovercommitment import match_moments
 from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, load, node, only_scores, pod, runner
 from tests.unit.scheduler.load.fakes import FakeService, service
 from tests.unit.scheduler.plugins import reference

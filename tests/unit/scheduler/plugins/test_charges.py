@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.core import decide, run_post_filters
-from scheduler.framework import Code, PodInfo, ProfileRunner, conclude, work as meter
+from scheduler.framework import Code, PodInfo, ProfileRunner, conclude, cycle as meter
 from scheduler.kube.model.bounds import ROWS, Kind
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from scheduler.core import explain
-from scheduler.plugins.noderesources.kernels import exact_percent
+from scheduler.plugins.noderesources.fit import exact_percent
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
 EXBI = 1 << 60

@@ -21,11 +21,13 @@ from scheduler.helpers.upstreamsums import upstream_amounts, upstream_limits, up
 from scheduler.kube.primitives.quantity import quantity_milli_value, quantity_value
 from scheduler.load import parse_watcher
 from scheduler.plugins import lowriskovercommitment as lroc_plugin
-from scheduler.plugins.lowriskovercommitment import limit_risk, load_risk, total_risk
-from scheduler.plugins.lowriskovercommitment.beta import (
+from scheduler.plugins.lowriskovercommitment import (
+    limit_risk,
+    load_risk,
     match_moments,
     max_variance,
     regularized_incomplete_beta,
+    total_risk,
 )
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, node, only_scores, pod, runner
