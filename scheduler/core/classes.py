@@ -404,7 +404,7 @@ class _Memory(Struct):
 def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassColumns | None:
     """Return the columns of a pod's class as of now; None where every plugin has to be asked.
 
-    That is so where a plugin fails or does not keep to what it declared, and for the first pod of a class when it is
+    That is so where a plugin fails or does not keep to its word, and for the first pod of a class when it is
     tried again: it probably fits nowhere, and columns would spare nothing, as its rejection needs every filter's
     reasons. The first attempt of a class gets columns that are not kept, as many a class has no second pod.
     """
@@ -445,7 +445,7 @@ def make_columns(
     """Make the columns of a class, from nothing but what classes share; with `once`, good for this moment alone.
 
     Raises:
-        Exception: whatever a plugin raises; NotLocal where one does not keep to what it declared.
+        Exception: whatever a plugin raises; NotLocal where one does not keep to its word.
     """
     table = view.table
     plan = make_plan(view, pod, profile, shared, once=once)

@@ -270,7 +270,7 @@ class PreFilterPlugin(Plugin, Protocol):
           status; PostFilter runs.
         - anything else is an error of the attempt.
 
-        Not called where `locality` promises that the answer for the pod's class is Success or Skip.
+        Not called where `filter_rule` promises that the answer for the pod's class is Success or Skip.
         """
 
 
@@ -320,7 +320,7 @@ class YieldingFilter(Plugin, Protocol):
 
         Called where no node passed all filters, or PreFilter ended the search. Then all filters are called again, and
         PostFilter looks for room without this plugin's say, too. Columns of a class hold its verdicts as they were
-        before: it may implement `locality` as if it never stepped back.
+        before: it may implement `filter_rule` as if it never stepped back.
         """
 
 
