@@ -25,6 +25,9 @@ from scheduler.config.problems import ConfigurationError, Problem, Severity
 
 MAX_SIZE = 1 << 20
 """The API server refuses a larger ConfigMap."""
+_MAX_DEPTH = 100
+_TOO_DEEP = "not usable: lists or maps are nested too deeply"
+_BRACKET = re.compile(r"[\[\]{}]")
 _MAX_NODES = 100_000
 """A small text can expand to a huge one through aliases; no real configuration has this many values."""
 
@@ -269,6 +272,15 @@ def document_of(data: Mapping[str, Any], source: str) -> Document:
     return document
 
 
+def _depth(text: str) -> int:
+    """How deeply brackets are nested at most, those in strings and comments included."""
+    depth = deepest = 0
+    for bracket in _BRACKET.finditer(text):
+        depth = depth + 1 if bracket[0] in "[{" else max(depth - 1, 0)
+        deepest = max(deepest, depth)
+    return deepest
+
+
 def read_document(text: str, source: str) -> Document:
     """Parse one YAML or JSON document.
 
@@ -277,6 +289,9 @@ def read_document(text: str, source: str) -> Document:
     """
     document = Document(source)
     check_size(text, source)
+    if _depth(text) > _MAX_DEPTH:
+        # The parser's time grows with the square of the depth: a megabyte of brackets would take it two minutes.
+        raise ConfigurationError([Problem((), _TOO_DEEP, source=source)])
     foreign = _FOREIGN_BLANKS.search(text)
     if foreign is not None:
         line = text.count("\n", 0, foreign.start()) + 1
@@ -303,6 +318,5 @@ def read_document(text: str, source: str) -> Document:
         try:
             document.data = document._read(root, (), frozenset(), [_MAX_NODES])
         except RecursionError as error:
-            message = "not usable: lists or maps are nested too deeply"
-            raise ConfigurationError([Problem((), message, source=source)]) from error
+            raise ConfigurationError([Problem((), _TOO_DEEP, source=source)]) from error
     return document

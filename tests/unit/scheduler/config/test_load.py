@@ -234,10 +234,11 @@ def test_an_unknown_flavour_is_refused() -> None:
     [
         ("&a [*a]", "refers to itself"),
         ("[" * 300 + "]" * 300, "nested too deeply"),
+        ("[" + ("[" * 150 + "]" * 150 + ",\n ") * 3000 + "]", "nested too deeply"),
         ("9" * 5000, "must be an integer"),
         ("!!python/object:os.system x", "must be an integer"),
     ],
-    ids=["cycle", "depth", "digits", "tag"],
+    ids=["cycle", "depth", "a megabyte of depth", "digits", "tag"],
 )
 def test_hostile_yaml_gives_one_line_and_no_crash(value: str, reason: str) -> None:
     (line,) = problems(f"{HEAD}parallelism: {value}\n{PROFILE}")[:1]
