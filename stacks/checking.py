@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapp
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -56,8 +56,13 @@ def _keys(is_such: Callable[[Any], bool]) -> frozenset[str]:
     return frozenset(
         field.alias or name
         for name, field in StackSettings.model_fields.items()
-        if any(map(is_such, (field.annotation, *get_args(field.annotation))))
+        if any(is_such(_bare(kind)) for kind in (field.annotation, *get_args(field.annotation)))
     )
+
+
+def _bare(kind: Any) -> Any:
+    """The type without the limits of a value that may also be absent: `Annotated[int, …] | None`."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 # What the engine passes as text; structured values are JSON.

@@ -307,7 +307,8 @@ class Metrics:
             "result",
         )
         self.events_dropped = new.counter(
-            "secondary_scheduler_events_dropped_total", "Events not written because the queue was full"
+            "secondary_scheduler_events_dropped_total",
+            "Events not written: the queue was full, or the API server refused them",
         )
         self.shadow_decisions = new.counters(
             "secondary_scheduler_shadow_decisions_total",

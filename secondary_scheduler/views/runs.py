@@ -171,9 +171,8 @@ def record(number: int, outcome: PodOutcome, pod: PodInfo, assembly: Assembly, n
     """Return what became of a pod, while the outcome's matrix is valid; at most so many nodes have their scores."""
     result = result_of(outcome, pod, assembly.runners[pod.scheduler_name], assembly.state)
     decision = decision_of(outcome, pod, result, assembly, limit)
-    return PodDecision(
-        **asdict(decision), number=number, priority=pod.priority, waiting=waited(pod, now), requests=pod.requests
-    )
+    own = {"number": number, "priority": pod.priority, "waiting": waited(pod, now), "requests": pod.requests}
+    return PodDecision(**{**asdict(decision), **own})
 
 
 def _undecided(number: int, pod: str, scheduler_name: str, message: str) -> PodDecision:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.config import SpecExtensions
+
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/operator.md").read_text()
 PLACES = {"": ROOT / "tests/unit/operator", "(I)": ROOT / "tests/integration/operator"}
@@ -46,3 +48,9 @@ def test_a_test_that_the_page_names_exists(file, name):
 
 def test_the_page_names_many():
     assert len(set(named())) > 50
+
+
+def test_each_field_that_upstream_does_not_have_is_on_the_page():
+    rows = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("| `")]
+    named = {name.partition(".")[0] for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    assert {field.alias for field in SpecExtensions.model_fields.values()} <= named
