@@ -228,7 +228,7 @@ def test_of_several_one_has_to_be_named(bench: Bench) -> None:
         (3, "configuration: expected str, got int; give --config"),
         (None, "configuration: expected str, got null; give --config"),
         ("x" * (1 << 20) + "x", "the file has 1048577 characters; a ConfigMap holds at most 1048576; give --config"),
-        ("[" * 2_000, "not valid YAML"),
+        ("[" * 2_000, "nested too deeply"),
         ("kind: Pod\x1b[31m", "configuration"),
         ("a: &a [x,x]\nb: &b [*a,*a]\n", "configuration"),
         (CONFIGURATION + "hostile: {}\n", "hostile: unknown field"),

@@ -27,8 +27,8 @@ def test_every_part_runs_and_a_failed_one_fails_the_run(parts: None, capfd: pyte
     assert run_tests.main(["check", "unit", "live", "bench-smoke"]) == 1
     printed = capfd.readouterr().out.splitlines()
     output = [line for line in printed if line and not line.startswith("===")]
-    # `check` and `unit` run beside `live`, and are shown after it, whole.
-    assert output == ["binaries", "servers", "lint", "types", "cases", "race"]
+    # `check` runs beside `unit`, and is shown after it, whole.
+    assert output == ["cases", "lint", "types", "binaries", "servers", "race"]
     assert printed[-1] == "=== failed: live"
 
 
