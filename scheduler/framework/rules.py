@@ -268,6 +268,9 @@ class Nodes(ABC):
         key = (columns, resource)
         reader = self._readers.get(key)
         if reader is None:
+            if len(self._readers) >= _MAX_READERS:
+                # Rules that were made keep theirs, and share them with no later one.
+                self._readers.clear()
             column = getattr(self._view, columns)
             reader = self._readers[key] = self._fixed(column(resource) if resource else column)
         return reader
@@ -391,6 +394,8 @@ class Recorded(NamedTuple):
 
 
 _OF_PODS = frozenset({"requested", "nonzero_requested", "pod_count"})
+_MAX_READERS = 256
+"""Readers that rules share. A pod may request any resources, also such as no node has, and so name any number."""
 
 
 @cache

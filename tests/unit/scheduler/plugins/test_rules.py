@@ -1,6 +1,8 @@
 """A rule says of many nodes what it says of each alone, and what the plugin's filter or score says of them."""
 
+import gc
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -11,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 from scheduler.framework import (
     CycleState,
     FilterRule,
+    ManyNodes,
     MonotonicSeconds,
     Nodes,
     OneNode,
@@ -133,3 +136,22 @@ def test_a_node_without_cpu_or_memory_makes_the_table_incomplete_until_it_has_th
     view = state.snapshot(NOW)
     assert view.complete
     assert view.allocatable("cpu")[view.rows].tolist() == [4000.0, 4000.0]
+
+
+def test_readers_of_resources_that_only_pods_name_do_not_pile_up() -> None:
+    view = cluster(node("n1")).snapshot(NOW)
+    nodes = ManyNodes(view)
+    seen: list[weakref.ref[Any]] = []
+
+    def filter_rule(spec: SpecInfo, nodes: Nodes) -> Rule:
+        readers = [nodes.requested(f"example.com/{len(seen)}-{index}") for index in range(100)]
+        seen.append(weakref.ref(readers[0]))
+        return lambda rows: [reader(rows) > 0 for reader in readers]
+
+    rules = [nodes.record(filter_rule, pod("p").spec).rule for _ in range(50)]
+    gc.collect()
+    assert all(reader() for reader in seen), "rules that are in use keep theirs"
+    assert all(not failed.any() for rule in rules if rule is not None for failed in rule(view.rows))
+    rules.clear()
+    gc.collect()
+    assert sum(reader() is not None for reader in seen) <= 3
