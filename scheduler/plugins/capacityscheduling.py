@@ -18,7 +18,7 @@ from scheduler.framework import NodeView, PodAmounts, PodInfo, Resources
 from scheduler.helpers.upstreamsums import upstream_requests
 from scheduler.kube.model import ElasticQuota, add_amounts, amount_text, effective_quota, parse_resources
 from scheduler.kube.primitives import EVERYTHING
-from scheduler.preemption import Evaluator, NodeError, ReprieveResult, VictimRules, wanted_candidates
+from scheduler.preemption import Evaluator, NodeError, PreemptingPlugin, ReprieveResult, VictimRules, wanted_candidates
 
 ELASTIC_QUOTA = "ElasticQuota"
 _ALWAYS_COMPARED = ("cpu", "memory", "ephemeral-storage")
@@ -443,8 +443,7 @@ def occupied(pod: fw.PodInfo) -> fw.Resources:
 
 class CapacityScheduling(
     fw.PreFilterPlugin,
-    fw.PostFilterPlugin,
-    fw.AskingPostFilter,
+    PreemptingPlugin,
     fw.ReservePlugin,
     fw.PreFilterExtensions,
     fw.EnqueueExtensions,
@@ -505,23 +504,6 @@ class CapacityScheduling(
         attempt = state.read(self.name, Attempt)
         if attempt is not None:
             attempt.move(removed, row, -1)
-
-    def post_filter(
-        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, codes: fw.NodeCodes
-    ) -> tuple[fw.PostFilterResult | None, fw.Status]:
-        """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
-        return fw.conclude(self._evaluator.post_filter(state, pod, view, codes))
-
-    def post_filter_asking(
-        self,
-        state: fw.CycleState,
-        pod: fw.PodInfo,
-        view: fw.NodeView,
-        codes: fw.NodeCodes,
-        extenders: Sequence[fw.Extender],
-    ) -> fw.Asking[tuple[fw.PostFilterResult | None, fw.Status]]:
-        """As `post_filter`, with extenders that have a say."""
-        return self._evaluator.post_filter(state, pod, view, codes, extenders)
 
     def reserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> fw.Status:
         """Nothing to reserve: the pod is among those with a node already."""

@@ -7,13 +7,13 @@ from collections.abc import Collection, Sequence
 
 from scheduler import framework as fw
 from scheduler.catalog import ActionType, DefaultPreemptionArgs
-from scheduler.preemption import WAITING, Evaluator, VictimRules, wanted_candidates
+from scheduler.preemption import WAITING, Evaluator, PreemptingPlugin, VictimRules, wanted_candidates
 
 _NAME = "DefaultPreemption"
 _WAITING_FOR_VICTIMS = fw.unresolvable(WAITING, plugin=_NAME)
 
 
-class DefaultPreemption(fw.PreEnqueuePlugin, fw.PostFilterPlugin, fw.AskingPostFilter, fw.EnqueueExtensions):
+class DefaultPreemption(fw.PreEnqueuePlugin, PreemptingPlugin, fw.EnqueueExtensions):
     """PostFilter chooses node and victims; PreEnqueue parks the pod while its victims are being deleted."""
 
     name = _NAME
@@ -35,23 +35,6 @@ class DefaultPreemption(fw.PreEnqueuePlugin, fw.PostFilterPlugin, fw.AskingPostF
         """
         concern = fw.Concern(self._evaluator.victims_of, _deleted, lambda old, new: True)
         return (fw.HintRegistration(fw.POD, ActionType.DELETE, lambda pod, old, new: fw.Hint.SKIP, concern),)
-
-    def post_filter(
-        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, codes: fw.NodeCodes
-    ) -> tuple[fw.PostFilterResult | None, fw.Status]:
-        """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
-        return fw.conclude(self._evaluator.post_filter(state, pod, view, codes))
-
-    def post_filter_asking(
-        self,
-        state: fw.CycleState,
-        pod: fw.PodInfo,
-        view: fw.NodeView,
-        codes: fw.NodeCodes,
-        extenders: Sequence[fw.Extender],
-    ) -> fw.Asking[tuple[fw.PostFilterResult | None, fw.Status]]:
-        """As `post_filter`, with extenders that have a say."""
-        return self._evaluator.post_filter(state, pod, view, codes, extenders)
 
     def _candidates_wanted(self, nodes: int) -> int:
         return wanted_candidates(

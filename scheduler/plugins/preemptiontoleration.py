@@ -11,7 +11,7 @@ from scheduler import framework as fw
 from scheduler.catalog import PreemptionTolerationArgs
 from scheduler.kube.model import PriorityClass
 from scheduler.kube.primitives import TimestampError, epoch_seconds
-from scheduler.preemption import Evaluator, NodeError, VictimRules, wanted_candidates
+from scheduler.preemption import Evaluator, NodeError, PreemptingPlugin, VictimRules, wanted_candidates
 
 # Which pods may be evicted: those of lower priority, unless their PriorityClass protects them for now
 # (pkg/preemptiontoleration of scheduler-plugins 0.34.7).
@@ -135,7 +135,7 @@ class UpstreamTolerationRules(TolerationRules):
 NAME = "PreemptionToleration"
 
 
-class PreemptionToleration(fw.PostFilterPlugin, fw.AskingPostFilter):
+class PreemptionToleration(PreemptingPlugin):
     """PostFilter chooses node and victims."""
 
     name = NAME
@@ -145,23 +145,6 @@ class PreemptionToleration(fw.PostFilterPlugin, fw.AskingPostFilter):
         self._args = args
         rules = (UpstreamTolerationRules if context.upstream else TolerationRules)(context.kubernetes)
         self._evaluator = Evaluator(self.name, context, rules, self._candidates_wanted)
-
-    def post_filter(
-        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, codes: fw.NodeCodes
-    ) -> tuple[fw.PostFilterResult | None, fw.Status]:
-        """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
-        return fw.conclude(self._evaluator.post_filter(state, pod, view, codes))
-
-    def post_filter_asking(
-        self,
-        state: fw.CycleState,
-        pod: fw.PodInfo,
-        view: fw.NodeView,
-        codes: fw.NodeCodes,
-        extenders: Sequence[fw.Extender],
-    ) -> fw.Asking[tuple[fw.PostFilterResult | None, fw.Status]]:
-        """As `post_filter`, with extenders that have a say."""
-        return self._evaluator.post_filter(state, pod, view, codes, extenders)
 
     def _candidates_wanted(self, nodes: int) -> int:
         return wanted_candidates(

@@ -8,6 +8,7 @@ What the preempting plugins (DefaultPreemption, CapacityScheduling, PreemptionTo
 from scheduler.preemption.evaluator import (
     WAITING as WAITING,
     Evaluator as Evaluator,
+    PreemptingPlugin as PreemptingPlugin,
     wanted_candidates as wanted_candidates,
 )
 from scheduler.preemption.victims import (

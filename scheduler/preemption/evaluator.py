@@ -14,6 +14,7 @@ from scheduler.framework import (
     PREEMPTION_ATTEMPTS,
     SUCCESS,
     Asking,
+    AskingPostFilter,
     Code,
     CycleState,
     Eviction,
@@ -24,12 +25,14 @@ from scheduler.framework import (
     NodeView,
     PluginContext,
     PodInfo,
+    PostFilterPlugin,
     PostFilterResult,
     PreemptAnswer,
     PreemptQuestion,
     RowArray,
     Status,
     Victims,
+    conclude,
     failure,
     unschedulable,
 )
@@ -291,6 +294,24 @@ class Evictions:
             preemptors.discard(preemptor)
             if not preemptors:
                 del self._preemptors[victim]
+
+
+class PreemptingPlugin(PostFilterPlugin, AskingPostFilter):
+    """Base of the plugins that preempt: their PostFilter is that of `_evaluator`."""
+
+    _evaluator: Evaluator
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
+    ) -> tuple[PostFilterResult | None, Status]:
+        """Nominate the node where preemption hurts least and start evicting, or say why it does not help."""
+        return conclude(self._evaluator.post_filter(state, pod, view, codes))
+
+    def post_filter_asking(
+        self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender]
+    ) -> Asking[tuple[PostFilterResult | None, Status]]:
+        """As `post_filter`, with extenders that have a say."""
+        return self._evaluator.post_filter(state, pod, view, codes, extenders)
 
 
 def _still_there(requested: _Requested, view: NodeView) -> bool:

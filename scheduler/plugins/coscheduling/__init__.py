@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from scheduler import framework as fw
@@ -17,7 +18,7 @@ _PERMITTED_SECONDS, _BACKED_OFF_SECONDS = 3.0, 10.0
 """How long upstream's caches keep what is added for 0 s."""
 
 
-class SafeCoscheduling(
+class _Coscheduling(
     fw.QueueSortPlugin,
     fw.PreFilterPlugin,
     fw.PostFilterPlugin,
@@ -28,24 +29,19 @@ class SafeCoscheduling(
     fw.PodReader,
     fw.EventOrder,
     fw.FirstAttemptOrder,
-    fw.GangPlugin,
+    ABC,
 ):
-    """QueueSort and PreFilter under `compatibility: safe`, and what the engine asks about gangs (`GangPlugin`)."""
+    """What both have in common: the args, and where groups and pods are read."""
 
     name = NAME
     orders_by_first_attempt = True
 
-    def __init__(self, args: CoschedulingArgs, context: fw.PluginContext) -> None:
+    def __init__(self, args: CoschedulingArgs, context: fw.PluginContext, backed_off_seconds: float) -> None:
         self._handle = context.handle
         self._clocks = context.clocks
         self._wait = float(args.permit_waiting_time_seconds)
         self._backoff = float(args.pod_group_backoff_seconds)
-        self._backed_off = ExpiringSet(self._clocks.monotonic, 0.0)
-        self._bound: dict[str, set[str]] = {}
-        self._binding_groups: set[str] = set()
-        self._short_of_resources: set[str] = set()
-        self._checked_attempt: tuple[str, float, int] = ("", 0.0, 0)
-        self._checked_status = fw.SUCCESS
+        self._backed_off = ExpiringSet(self._clocks.monotonic, backed_off_seconds)
         self.groups = Groups(context.handle)
 
     def use_objects(self, objects: fw.Objects) -> None:
@@ -53,8 +49,28 @@ class SafeCoscheduling(
         self.groups.use_objects(objects)
 
     def use_pods(self, pods: fw.Pods) -> None:
-        """Take the directory of pods."""
+        """Take the directory of pods, and listen to which of them get a node."""
         self.groups.use_pods(pods, self._pod_changed)
+
+    @abstractmethod
+    def _pod_changed(self, old: fw.PodInfo | None, new: fw.PodInfo | None) -> None:
+        """Take in a pod that comes, changes or goes."""
+
+    def reserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> fw.Status:
+        """Do nothing."""
+        return fw.SUCCESS
+
+
+class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
+    """QueueSort and PreFilter under `compatibility: safe`, and what the engine asks about gangs (`GangPlugin`)."""
+
+    def __init__(self, args: CoschedulingArgs, context: fw.PluginContext) -> None:
+        super().__init__(args, context, 0.0)
+        self._bound: dict[str, set[str]] = {}
+        self._binding_groups: set[str] = set()
+        self._short_of_resources: set[str] = set()
+        self._checked_attempt: tuple[str, float, int] = ("", 0.0, 0)
+        self._checked_status = fw.SUCCESS
 
     # Queue ----------------------------------------------------------------------------------------------------------
 
@@ -187,10 +203,6 @@ class SafeCoscheduling(
             return fw.SUCCESS, 0.0
         return self._check_group(group_key, pod), 0.0
 
-    def reserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> fw.Status:
-        """Do nothing."""
-        return fw.SUCCESS
-
     def unreserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> None:
         """Do nothing."""
 
@@ -253,41 +265,14 @@ def _pending(reason: str) -> fw.Status:
 
 
 # As upstream has it: members wait in Permit, one by one, until enough of them hold a node.
-class UpstreamCoscheduling(
-    fw.QueueSortPlugin,
-    fw.PreFilterPlugin,
-    fw.PostFilterPlugin,
-    fw.ReservePlugin,
-    fw.PermitPlugin,
-    fw.EnqueueExtensions,
-    fw.ObjectReader,
-    fw.PodReader,
-    fw.EventOrder,
-    fw.FirstAttemptOrder,
-):
+class UpstreamCoscheduling(_Coscheduling):
     """QueueSort, PreFilter, PostFilter, Permit and Reserve under `compatibility: upstream`."""
 
-    name = NAME
-    orders_by_first_attempt = True
-
     def __init__(self, args: CoschedulingArgs, context: fw.PluginContext) -> None:
-        self._handle = context.handle
-        self._clocks = context.clocks
-        self._wait = float(args.permit_waiting_time_seconds)
-        self._backoff = float(args.pod_group_backoff_seconds)
+        super().__init__(args, context, _BACKED_OFF_SECONDS)
         self._tolerated_gap = args.pod_group_reject_percentage / 100.0
         self._permitted = ExpiringSet(self._clocks.monotonic, _PERMITTED_SECONDS)
-        self._backed_off = ExpiringSet(self._clocks.monotonic, _BACKED_OFF_SECONDS)
         self._assigned: dict[str, set[str]] = {}
-        self.groups = Groups(context.handle)
-
-    def use_objects(self, objects: fw.Objects) -> None:
-        """Take the store that holds the PodGroups."""
-        self.groups.use_objects(objects)
-
-    def use_pods(self, pods: fw.Pods) -> None:
-        """Take the directory of pods, and listen to which of them get a node."""
-        self.groups.use_pods(pods, self._pod_changed)
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register new pods, and PodGroups that are created or change."""
@@ -389,10 +374,6 @@ class UpstreamCoscheduling(
                 if group_key_of(waiting) == group_key:
                     self._handle.allow_waiting(waiting, NAME)
         return fw.SUCCESS, 0.0
-
-    def reserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> fw.Status:
-        """Do nothing."""
-        return fw.SUCCESS
 
     def unreserve(self, state: fw.CycleState, pod: fw.PodInfo, node: str) -> None:
         """Release the node, and reject all waiting pods of the group."""
