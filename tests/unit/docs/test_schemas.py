@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,17 @@ def configuration_mistakes(document: Any) -> list[str]:
     return list(mistakes(document, schema, schema))
 
 
-def test_what_is_checked_in_is_current() -> None:
+@pytest.fixture
+def main_loop() -> Iterator[None]:
+    """The main thread's event loop, which pulumi asks for as it is imported: async tests before this one closed it."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+def test_what_is_checked_in_is_current(main_loop: None) -> None:
     derived = dict(schemas.derived())
     assert {file: file.read_text() for file in derived} == derived, "run: make schemas"
 
