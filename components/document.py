@@ -77,7 +77,7 @@ def load_document(
             allow_default_scheduler_name=allow_default_scheduler_name,
             into_cluster=True,
             credential_rules=credential_rules,
-            binding=True,
+            with_own_address=True,
         )
     except ConfigurationError as error:
         raise pulumi.RunError("\n".join(map(str, error.problems))) from None

@@ -218,7 +218,7 @@ def configuration_from_file(
             allow_default_scheduler_name=settings.allow_default_scheduler_name,
             into_cluster=True,
             credential_rules=credentials.rules,
-            binding=True,
+            with_own_address=True,
             cluster_minor=cluster_minor,
         )
     except ConfigurationError as error:

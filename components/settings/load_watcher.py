@@ -110,7 +110,7 @@ def managed_load_watcher(
 
     try:
         configuration = load_configuration(
-            data, source=_SOURCE, flavour=OURS, credential_rules=credentials.rules, binding=True
+            data, source=_SOURCE, flavour=OURS, credential_rules=credentials.rules, with_own_address=True
         )
     except ConfigurationError as error:
         places = SettingsLocations(data, [reader], {})

@@ -136,7 +136,7 @@ def build_profile(
             into_cluster=True,
             external_load=bool(problems),
             credential_rules=None if problems else rules,
-            binding=True,
+            with_own_address=True,
         )
     except ConfigurationError as error:
         generated_problems = [places.in_settings(problem) for problem in error.problems]

@@ -90,7 +90,7 @@ def load_configuration(
     external_load: bool = False,
     converting: bool = False,
     credential_rules: CredentialRules | None = None,
-    binding: bool = False,
+    with_own_address: bool = False,
     cluster_minor: int | None = None,
     feature_gates: Mapping[str, bool] = MappingProxyType({}),
 ) -> Configuration:
@@ -110,7 +110,7 @@ def load_configuration(
         converting: the text will be rewritten as v1, so the image need not read its present version.
         credential_rules: refuse credentials for a metric source that these do not let the scheduler send; None where
             only the scheduler itself judges, as it does each time.
-        binding: for who writes the rules by what this configuration says: they permit its own address, as
+        with_own_address: for who writes the rules by what this configuration says: they permit its own address, as
             `Configuration.bound_rules` has it.
         cluster_minor: of the cluster's Kubernetes 1.x, which profiles follow that name no version; None where it is
             not known.
@@ -166,7 +166,11 @@ def load_configuration(
             problems += check_ignored(document, effective.plugin_args, ignored, loc)
             effective = replace(effective, plugin_args=without_ignored(effective.plugin_args, ignored))
         profiles.append(effective)
-    rules = _bound(credential_rules, profiles) if credential_rules and binding and chosen.is_ours else credential_rules
+    rules = (
+        _bound(credential_rules, profiles)
+        if credential_rules and with_own_address and chosen.is_ours
+        else credential_rules
+    )
     problems += _problems_of_args(readers, rules)
     problems += check_profiles(document, profiles, all_sets=all_sets)
     problems += check_shadows(document, profiles, chosen)

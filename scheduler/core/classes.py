@@ -37,7 +37,7 @@ from scheduler.core.shared import (
     SharedAnswer,
     SharedAnswers,
     Side,
-    Sorted,
+    SortedPlugins,
     answers_of_profile,
     are_current,
     in_range,
@@ -103,7 +103,7 @@ class Plan(Struct, eq=False):
         values: what else answers follow from.
     """
 
-    sorted: Sorted
+    sorted: SortedPlugins
     base: Base
     nodes: ManyNodes
     filters: list[Rule]

@@ -32,7 +32,7 @@ from scheduler.framework import (
     PreScorePlugin,
     ProfileRunner,
     Reads,
-    Recorded,
+    RecordedRule,
     RowArray,
     Rule,
     ScorePlugin,
@@ -110,7 +110,7 @@ class Side(Struct, eq=False):
         """Whether pods of several classes are mostly alike in what is read of them."""
         return len(self.read) <= _MAX_READS and _OF_ONE_CLASS.isdisjoint(self.read)
 
-    def record(self, spec: SpecInfo, nodes: Nodes) -> Recorded:
+    def record(self, spec: SpecInfo, nodes: Nodes) -> RecordedRule:
         """Return the rule for a spec and what it reads; what it reads of the spec is noted.
 
         Raises:
@@ -128,7 +128,7 @@ class Side(Struct, eq=False):
         """Return what was read of a spec."""
         return comparable([getattr(spec, read) if isinstance(read, str) else read(spec) for read in self.read])
 
-    def ask(self, recorded: Recorded, spec: SpecInfo, nodes: ManyNodes) -> Ask:
+    def ask(self, recorded: RecordedRule, spec: SpecInfo, nodes: ManyNodes) -> Ask:
         """Return a function that answers about rows: 1 where a filter rejects them, or the raw scores.
 
         Raises (the function does):
@@ -290,7 +290,14 @@ class SharedAnswers:
         return len(self._answers)
 
     def answer(
-        self, side: Side, recorded: Recorded, spec: SpecInfo, view: Snapshot, nodes: ManyNodes, *, of_pods: bool = False
+        self,
+        side: Side,
+        recorded: RecordedRule,
+        spec: SpecInfo,
+        view: Snapshot,
+        nodes: ManyNodes,
+        *,
+        of_pods: bool = False,
     ) -> SharedAnswer:
         """Return what a plugin says of every node, of the pods there too if asked for, as of now: what was kept for
         another pod of which it reads the same. Do not change it.
@@ -321,7 +328,7 @@ class SharedAnswers:
 
 
 def _made(
-    side: Side, recorded: Recorded, spec: SpecInfo, view: Snapshot, nodes: ManyNodes, *, of_pods: bool
+    side: Side, recorded: RecordedRule, spec: SpecInfo, view: Snapshot, nodes: ManyNodes, *, of_pods: bool
 ) -> SharedAnswer:
     table = view.table
     position = (table.log if of_pods else table.node_log).end
@@ -362,7 +369,7 @@ class Base(Struct, eq=False):
     column: Column
     position: int
     floor: int
-    sorted: dict[tuple[Reads, ...], "Sorted"] = field(default_factory=dict)
+    sorted: dict[tuple[Reads, ...], "SortedPlugins"] = field(default_factory=dict)
 
     def catch_up(self, view: Snapshot) -> bool:
         """Take in the nodes that changed since the last use; False where it has to be made again."""
@@ -395,7 +402,7 @@ class Base(Struct, eq=False):
             column[empty] = -1
 
 
-class Sorted(Struct, eq=False):
+class SortedPlugins(Struct, eq=False):
     """The plugins of a profile, by what is read for them.
 
     Attributes:
@@ -536,7 +543,7 @@ class ProfileAnswers:
             if not state.counters:
                 answer.normalized = int(scores.weighted[0])
 
-    def sort(self, base: Base, reads: tuple[Reads, ...]) -> Sorted:
+    def sort(self, base: Base, reads: tuple[Reads, ...]) -> SortedPlugins:
         """Return how the plugins are sorted, given what those that are answered for by class read."""
         known = base.sorted.get(reads)
         if known is None:
@@ -545,7 +552,7 @@ class ProfileAnswers:
             known = base.sorted[reads] = self._sort(base, reads)
         return known
 
-    def _sort(self, base: Base, reads: tuple[Reads, ...]) -> Sorted:
+    def _sort(self, base: Base, reads: tuple[Reads, ...]) -> SortedPlugins:
         of_class = {id(side): read for side, read in zip(self.of_class, reads, strict=True)}
 
         def reads_of(plugin: Any, *, is_filter: bool) -> Reads:
@@ -563,7 +570,7 @@ class ProfileAnswers:
         skippable = frozenset(
             plugin.name for plugin in profile.pre_filters if reads_of(plugin, is_filter=True) is not Reads.ANYTHING
         )
-        return Sorted(
+        return SortedPlugins(
             skippable=skippable,
             all_skippable=len(skippable) == len(profile.pre_filters),
             filters=tuple([plugin for plugin in profile.filters if reads_of(plugin, is_filter=True) is Reads.ANYTHING]),

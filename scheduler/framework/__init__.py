@@ -183,7 +183,7 @@ from scheduler.framework.rules import (
     OneNode as OneNode,
     Reader as Reader,
     Reads as Reads,
-    Recorded as Recorded,
+    RecordedRule as RecordedRule,
     Rule as Rule,
     ScoreRule as ScoreRule,
     SpecReads as SpecReads,

@@ -161,7 +161,7 @@ class Nodes(ABC):
         self._reads = Reads.NODE
         self._values: list[Value] = []
 
-    def record(self, make: Callable[[Any, Nodes], Rule | Reads], spec: SpecInfo) -> Recorded:
+    def record(self, make: Callable[[Any, Nodes], Rule | Reads], spec: SpecInfo) -> RecordedRule:
         """Return a rule and what it reads of nodes and cluster."""
         self._is_open, self._reads, self._values = True, Reads.NODE, []
         try:
@@ -169,8 +169,8 @@ class Nodes(ABC):
         finally:
             self._is_open = False
         if isinstance(rule, Reads):
-            return Recorded(rule, None, tuple(self._values))
-        return Recorded(self._reads, rule, tuple(self._values))
+            return RecordedRule(rule, None, tuple(self._values))
+        return RecordedRule(self._reads, rule, tuple(self._values))
 
     # Of the node ----------------------------------------------------------------------------------------------------
 
@@ -384,7 +384,7 @@ class _RowsOnce(ManyNodes):
         return self._fixed(column(self._view))
 
 
-class Recorded(NamedTuple):
+class RecordedRule(NamedTuple):
     """What came of asking for a rule: what it reads of a node, the rule (None: the plugin is asked instead), and what
     of the cluster it read."""
 
