@@ -19,8 +19,9 @@ def classes_of(name: str) -> list[type]:
     if inspect.isclass(factory):
         return [factory]
     module = importlib.import_module(factory.__module__)
-    plugins_there = (value for value in vars(module).values() if inspect.isclass(value) and hasattr(value, "name"))
-    return [value for value in plugins_there if value.__module__.startswith("scheduler.plugins.")]
+    classes = [value for value in vars(module).values() if inspect.isclass(value) and hasattr(value, "name")]
+    here = [value for value in classes if value.__module__.startswith("scheduler.plugins.")]
+    return [value for value in here if not any(value in other.__bases__ for other in here)]
 
 
 CLASSES = [(name, plugin) for name in FACTORIES for plugin in classes_of(name)]
