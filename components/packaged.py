@@ -38,7 +38,7 @@ class OptionalObjects(TypedDict, total=False):
     prometheus_rule: bool | None
     """Alerts of the Prometheus operator, with the scraping that those about our operator and a rebalancer need. Default: on OpenShift only."""
     grafana_dashboard: bool | None
-    """A ConfigMap with the Grafana dashboard, for the sidecar of Grafana's Helm chart; for one installation of a cluster."""
+    """A ConfigMap with the Grafana dashboard, for the sidecar of Grafana's Helm chart; for one installation of a cluster. See docs/runbooks.md#dashboard."""
     # end: make schemas
 
 
@@ -85,17 +85,17 @@ class SchedulerInstallationArgs(TypedDict):
     """Keep the CRDs when the installation is destroyed."""
     # begin: make schemas
     log_level: str | None
-    """Log level of the scheduler: Normal, Debug, Trace or TraceAll. Default: Normal."""
+    """Log level of the scheduler. Default: Normal."""
     replicas: int | None
-    """Number of schedulers; one leads, the others wait for the Lease. Default: 1."""
+    """Number of schedulers; one leads, the others wait for the Lease. An operator runs at most one per suitable node; if there are fewer, the output health.replicas and a warning say so. Default: 1."""
     ready_seconds: int | None
-    """How long the scheduler, and an operator from manifests, may each take to become ready before the update fails. Default: 180."""
+    """How long the scheduler, and an operator from manifests, may each take to become ready before the update fails. With an operator, an update of the scheduler may take twice as long, and fails as soon as the operator has rejected it. Default: 180."""
     objects: OptionalObjects | None
     """Which optional objects to create."""
     egress_ports: list[int] | None
-    """TCP ports that the NetworkPolicies of scheduler and operator let them reach, in addition to those of DNS, API servers (443, 6443, 8443, 16443) and the metric sources."""
+    """TCP ports that the NetworkPolicies of scheduler and operator let them reach, in addition to those of DNS, API servers (443, 6443, 8443, 16443) and the metric sources. See docs/security.md#the-network."""
     scrape_namespaces: list[str] | None
-    """Namespaces whose pods alone the NetworkPolicies of scheduler, operator and rebalancer let reach their ports, such as that of Prometheus. Default: all sources."""
+    """Namespaces, such as that of Prometheus, whose pods alone the NetworkPolicies of scheduler, operator and rebalancer let reach their ports; at most 32, and not with upstream's operator. Default: all sources. See docs/security.md#who-may-reach-the-ports."""
     install_plugin_crds: bool | None
     """Install the CRDs that the enabled plugins need, such as PodGroup. Default: true."""
     protect_objects: bool | None

@@ -11,15 +11,18 @@ from scheduler.config import OptionalObjects as OptionalObjects, SchedulerSettin
 @dataclass(frozen=True, kw_only=True)
 class SettingsArgs:
     """Attributes:
-    log_level: log level of the scheduler: Normal, Debug, Trace or TraceAll.
-    replicas: number of schedulers; one leads, the others wait for the Lease.
+    log_level: log level of the scheduler.
+    replicas: number of schedulers; one leads, the others wait for the Lease. An operator runs at most one per suitable
+        node; if there are fewer, the output health.replicas and a warning say so.
     ready_seconds: how long the scheduler, and an operator from manifests, may each take to become ready before the
-        update fails.
+        update fails. With an operator, an update of the scheduler may take twice as long, and fails as soon as the
+        operator has rejected it.
     objects: which optional objects to create.
     egress_ports: TCP ports that the NetworkPolicies of scheduler and operator let them reach, in addition to those of
-        DNS, API servers (443, 6443, 8443, 16443) and the metric sources.
-    scrape_namespaces: namespaces whose pods alone the NetworkPolicies of scheduler, operator and rebalancer let reach
-        their ports, such as that of Prometheus. Default: all sources.
+        DNS, API servers (443, 6443, 8443, 16443) and the metric sources. See docs/security.md#the-network.
+    scrape_namespaces: namespaces, such as that of Prometheus, whose pods alone the NetworkPolicies of scheduler,
+        operator and rebalancer let reach their ports; at most 32, and not with upstream's operator. Default: all
+        sources. See docs/security.md#who-may-reach-the-ports.
     install_plugin_crds: install the CRDs that the enabled plugins need, such as PodGroup.
     protect: refuse to delete namespace, CRDs and SecondaryScheduler; for production. In a stack file it also keeps the
         CRDs when the stack is destroyed.

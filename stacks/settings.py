@@ -60,7 +60,12 @@ def _page(value: str) -> str:
 
 
 class Catalog(SettingsModel):
-    """A custom catalogue for OLM: an index image that OLM runs, or the address of a running registry."""
+    """A custom catalogue for OLM: an index image that OLM runs, or the address of a running registry.
+
+    Attributes:
+        image: an index image, which OLM runs.
+        address: HOST:PORT of a running registry.
+    """
 
     image: Image | None = None
     address: Annotated[str, AfterValidator(_address)] | None = None
@@ -82,10 +87,10 @@ class OperatorSource(SettingsModel):
         channel: of the package.
         source, source_namespace: the CatalogSource, for olm.
         starting_csv: first version to install; default: the channel's newest.
-        approval: Manual: `pulumi up` waits, and says what a person has to approve.
+        approval: how InstallPlans are approved. Manual: `pulumi up` waits, and says what a person has to approve.
         catalog: the catalogue for install mode catalog.
-        ready_seconds: how long each step of OLM may take before the update fails; default: some minutes, and an hour
-            for an approval.
+        ready_seconds: how long each step of OLM may take before the update fails. Default: 300 for the catalogue, 600,
+            and 3600 for an approval.
     """
 
     flavour: OperatorFlavour | None = None
@@ -146,7 +151,8 @@ class TracingSettings(SettingsModel):
     """Where the scheduler's traces go.
 
     Attributes:
-        endpoint: of a collector that takes OTLP over HTTP; `/v1/traces` is added.
+        endpoint: of a collector that takes OTLP over HTTP, such as http://collector.monitoring:4318; `/v1/traces` is
+            added. The NetworkPolicies allow its port.
         sampling_rate_per_million: how many of a million attempts are traced.
         headers_secret: credentials for the collector.
     """
@@ -216,11 +222,12 @@ class ClusterSettings(SettingsModel):
 
     Attributes:
         cluster_identifier: a name that never changes; with another one Pulumi replaces every object, as for another
-            cluster. Default: the stack's name.
+            cluster. Default: the stack's name; set it before you rename the stack.
         context: context of the kubeconfig; default: its current one.
         server: address of the cluster's API server; a kubeconfig for another server is refused.
-        kubernetes_version, openshift_version: versions of the cluster, for the compatibility check and for what
-            follows from them.
+        kubernetes_version, openshift_version: the cluster's version, in quotes ("1.34"), for compatibilityCheck. The
+            scheduler behaves as the kube-scheduler of this Kubernetes, or of the one that this OpenShift is made of.
+            openshiftVersion also says that the cluster is OpenShift. See docs/versions.md.
     """
 
     cluster_identifier: str | None = Field(None, min_length=1, max_length=253)
@@ -249,9 +256,11 @@ class OperatorSettings(OperatorSource):
     """Which operator is used, and what it serves in addition to the stack's own scheduler.
 
     Attributes:
-        instances: further SecondarySchedulers, which this stack does not create, nor their namespaces.
-        status_of: kinds of scheduler-plugins whose status it maintains; default: those that plugins of this stack
-            read, or all if there are further instances.
+        instances: further SecondarySchedulers that the operator serves. The stack grants it the rights; you create the
+            resources and their namespaces.
+        status_of: kinds of scheduler-plugins whose status the operator maintains; [] if somebody else does. Default:
+            those that plugins of this stack read, or all if there are further instances. See
+            docs/quotas.md#status-of-podgroups-and-elasticquotas.
         rebalancers: our operator may run rebalancers for the further instances, too; for this stack's scheduler it may
             if `rebalance` says so.
     """
@@ -333,36 +342,46 @@ class StackSettings(ProfileSettings, SchedulerSettings):
     """All settings of a stack.
 
     Attributes:
-        configuration_file: path of a KubeSchedulerConfiguration, relative to the folder of the stack file. It replaces
-            schedulerName, plugins, profiles, compatibility and metricProvider, whose credentials are still read.
+        configuration_file: a KubeSchedulerConfiguration file, relative to the folder of the stack file. It replaces
+            schedulerName, plugins, profiles, compatibility and metricProvider, whose credentials are still read. See
+            docs/stack-settings.md#a-configuration-file.
         cluster: the cluster of the stack, and its versions for compatibilityCheck.
         scheduler_image: image of the scheduler (required).
         install_mode: how the operator is installed. manifests: CRD, RBAC and Deployment as explicit resources; direct:
             no operator, the stack owns the scheduler's Deployment; olm: a Subscription; catalog: a CatalogSource and a
-            Subscription; none: it is already installed.
-        namespace: where operator and scheduler run; the stack makes it, and deletes it when it is destroyed. For new
-            stacks.
-        compatibility_check: what to do if versions of operator, scheduler image and cluster are incompatible.
-        retain_crds: keep the CRDs in the cluster when the stack is destroyed, without protecting anything.
-        adopt_existing: take over objects that already exist in the cluster, instead of failing; for a single update.
-        allow_removal: delete the operator, a CRD, the namespace or the running scheduler of a live stack, instead of
-            failing; for a single update.
+            Subscription; none: it is already installed. See docs/guides/install-modes.md.
+        namespace: where operator and scheduler run, for a new stack. The stack makes it, and deletes it with everything
+            in it when it is destroyed; with installMode none it exists. Objects without a namespace get its name as a
+            prefix. Upstream's operator knows the default only. It cannot be changed later. See
+            docs/guides/install-modes.md#another-namespace.
+        compatibility_check: what to do if versions of operator, scheduler image and cluster are incompatible. See
+            docs/stack-settings.md#compatible-versions.
+        retain_crds: keep the CRDs in the cluster when the stack is destroyed, without protecting other objects.
+        adopt_existing: for one update: take over objects that already exist in the cluster, instead of failing. See
+            docs/guides/adopt.md.
+        allow_removal: for one update: delete the operator, a CRD, the namespace or the running scheduler of a live
+            stack. Without it a preview or update that would delete one of them names it and fails. It reads the stack's
+            state, not the cluster; pulumi destroy does not need it.
         check_cluster: previews ask the cluster, if it answers within 5 s, for its version, another installation and the
-            namespace's owner.
-        force_conflicts: objects, as Kind/name, whose fields are taken over from other managers; for a single update.
+            namespace's owner. See docs/stack-settings.md#the-kubeconfig.
+        force_conflicts: for one update: objects, as Kind/name, whose fields are taken over from other managers. See
+            docs/guides/changed-by-hand.md.
         operator: which operator is used, where OLM finds it, and what it serves in addition to this stack's scheduler.
-        operator_image: image of the operator. Default: the one beside schedulerImage, where that is this project's
-            image by tag.
+        operator_image: image of the operator, with installMode manifests only. Default: …/operator:TAG beside
+            …/kube-scheduler:TAG, where schedulerImage is this project's image by tag.
         alerts: what the alerts of optionalObjects.prometheusRule say.
-        opt_in: which pods get the scheduler's name as they are created.
-        rebalance: a rebalancer, which moves pods off overloaded nodes.
-        page: a page in the cluster about nodes, pods and decisions, which shows each visitor what it may read.
-        allowed_images: repositories of images that a SecondaryScheduler may name, in addition to that of
-            schedulerImage.
+        opt_in: which pods get the scheduler's name as they are created. See docs/stack-settings.md#opting-pods-in.
+        rebalance: a rebalancer, which moves pods off overloaded nodes. See docs/stack-settings.md#rebalancing.
+        page: a page in the cluster about nodes, pods and decisions, which shows each visitor what it may read; with
+            this project's scheduler. See docs/guides/page-in-the-cluster.md.
+        allowed_images: repositories, without tag or digest, of images that a SecondaryScheduler may name, in addition
+            to that of schedulerImage. See docs/security.md#who-creates-a-secondaryscheduler.
         resources: requests and limits of the scheduler's container. Default: requests of 100m CPU and 128Mi memory, and
             a limit of 2Gi memory.
-        plan: a recorded cluster, on which previews show what a change of the configuration would do.
-        tracing: an OpenTelemetry collector that traces of the scheduler's attempts are sent to.
+        plan: a recorded cluster, on which previews show what a change of the configuration would do. See
+            docs/plan.md#in-the-preview.
+        tracing: an OpenTelemetry collector that traces of the scheduler's attempts are sent to; not with upstream's
+            operator or images. See docs/operating.md#where-does-an-attempt-spend-its-time.
     """
 
     configuration_file: FileName | None = None

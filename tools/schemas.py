@@ -1,6 +1,6 @@
 """Writes what is derived from the models of the settings: the JSON Schemas that editors check stack files and
-configurations with, the keys that Pulumi.yaml declares, the components' Args, the component package's inputs, and this
-project's fields in the CRD of SecondaryScheduler.
+configurations with, the keys that Pulumi.yaml declares, the components' Args, the component package's inputs, this
+project's fields in the CRD of SecondaryScheduler, and the tables of docs/stack-settings.md.
 
 An editor sees types, names and ranges; what the validators say beyond that, `secondary-scheduler validate` reports.
 
@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import itertools
 import json
 import re
 import sys
 import textwrap
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -47,7 +48,9 @@ PROJECT = ROOT / "Pulumi.yaml"
 ARGS, PACKAGED = ROOT / "components" / "settings_args.py", ROOT / "components" / "packaged.py"
 PACKAGE = ROOT / "components" / "package" / "schema.json"
 CRD = ROOT / "components" / "crds" / "operator.openshift.io_secondaryschedulers.yaml"
+STACK_PAGE = ROOT / "docs" / "stack-settings.md"
 _BEGIN, _END = "# begin: make schemas\n", "# end: make schemas\n"
+_PAGE_BEGIN, _PAGE_END = "<!-- begin: make schemas -->\n", "<!-- end: make schemas -->\n"
 _EXTENSION = "Extension: "
 STACK, CONFIGURATION = "stack.schema.json", "kubeschedulerconfiguration.schema.json"
 _DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -110,6 +113,7 @@ def derived() -> Iterator[tuple[Path, str]]:
     yield PACKAGED, _packaged(PACKAGED.read_text())
     yield PACKAGE, _json(_package_schema(json.loads(PACKAGE.read_text())))
     yield CRD, _crd(CRD.read_text())
+    yield STACK_PAGE, _stack_page(STACK_PAGE.read_text())
 
 
 def _json(schema: Mapping[str, Any]) -> str:
@@ -172,13 +176,111 @@ def _packaged(text: str) -> str:
     return _between_marks(text, *parts)
 
 
-def _between_marks(text: str, *parts: str) -> str:
+def _between_marks(text: str, *parts: str, begin: str = _BEGIN, end: str = _END) -> str:
     """The text with these parts, each after its line that says where such a part begins."""
-    before, *rest = text.split(_BEGIN)
+    before, *rest = text.split(begin)
     for part, between in zip(parts, rest, strict=True):
-        indent = between[: between.index(_END)].rpartition("\n")[2]
-        before += f"{_BEGIN}{part}{indent}{between[between.index(_END) :]}"
+        indent = between[: between.index(end)].rpartition("\n")[2]
+        before += f"{begin}{part}{indent}{between[between.index(end) :]}"
     return before
+
+
+def _stack_page(text: str) -> str:
+    """The page of the stack's settings, with a table of all keys: what nests is below it, by the names of its keys."""
+    schema = _stack()
+    definitions = schema["$defs"]
+    settings = {
+        key.removeprefix(_PREFIX): content
+        for key, content in schema["properties"]["config"]["properties"].items()
+        if key.removeprefix(_PREFIX) not in _SECRETS
+    }
+    lines = ["| key | meaning | value | default |", "|---|---|---|---|", *_rows(settings, definitions)]
+    return _between_marks(text, "".join(f"{line}\n" for line in lines), begin=_PAGE_BEGIN, end=_PAGE_END)
+
+
+def _rows(
+    properties: Mapping[str, Any], definitions: Mapping[str, Any], prefix: str = "", required: Collection[str] = ()
+) -> Iterator[str]:
+    """A row for the keys of which the model says one thing, followed by those of what nests in it. Plugins have a
+    section, and profiles repeat them."""
+    resolved = {key: _resolved(content, definitions) for key, content in properties.items()}
+    for described, keys in itertools.groupby(resolved, lambda key: resolved[key].get("description") or key):
+        names = [f"{prefix}{key}" for key in keys]
+        schema = resolved[names[0].removeprefix(prefix)]
+        text, default, pages = _PARTS.fullmatch("" if described in resolved else described).groups("")  # type: ignore[union-attr]
+        default = default or _default(schema)
+        if names[0].removeprefix(prefix) in required or text.endswith("(required)"):
+            text, default = text.removesuffix(" (required)"), "required"
+        shapes = dict.fromkeys(_values(resolved[name.removeprefix(prefix)]) for name in names)
+        cells = (", ".join(f"`{name}`" for name in names), _linked(text + pages), "; ".join(shapes), _linked(default))
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        if "properties" in schema and len(names) == 1 and names[0] not in _IN_SECTIONS:
+            yield from _rows(schema["properties"], definitions, f"{names[0]}.", schema.get("required", ()))
+
+
+_PARTS = re.compile(r"(?s)(.*?)\.?(?:(?:[;.] |^)[Dd]efault: (.*?)\.?)?((?:\. |^)See .*)?")
+_IN_SECTIONS = frozenset(
+    {
+        "plugins",
+        "shadow",
+        "metricProvider.address",
+        "optIn.namespaceSelector",
+        "optIn.podSelector",
+        "rebalance.podSelector",
+    }
+)
+_PAGE_LINK = re.compile(r"\b([Ss]ee) docs/((?:[\w-]+/)*([\w-]+\.md))((?:#[\w-]+)?)")
+
+
+def _linked(text: str) -> str:
+    """The text with what it says of a page as a link to it, and without the full stop at its end."""
+
+    def link(page: re.Match[str]) -> str:
+        see, path, name, anchor = page.groups()
+        return f"{see} [below]({anchor})" if name == STACK_PAGE.name else f"{see} [{name}]({path}{anchor})"
+
+    return _PAGE_LINK.sub(link, text).removesuffix(".")
+
+
+def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a value that is present, without references; what is said of the key goes before what its model
+    says."""
+    content = {key: value for key, value in schema.items() if key not in ("$ref", "anyOf")}
+    if "$ref" in schema:
+        return {**definitions[schema["$ref"].rpartition("/")[2]], **content}
+    if "anyOf" in schema:
+        typed = [each for each in schema["anyOf"] if each.get("type") != "null" and each.get("maxProperties") != 0]
+        return {**_resolved(typed[-1] if "$ref" in typed[-1] else typed[0], definitions), **content}
+    return content
+
+
+def _values(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema or "const" in schema:
+        return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
+    match schema.get("type"):
+        case "integer" | "number" if "maximum" in schema:
+            low = schema.get("minimum", schema.get("exclusiveMinimum"))
+            return f"{'above ' if 'exclusiveMinimum' in schema else ''}{low} to {schema['maximum']}"
+        case "boolean":
+            return "`true`, `false`"
+        case "array":
+            return f"list, at most {schema['maxItems']}" if "maxItems" in schema else "list"
+        case "object" if "properties" not in schema:
+            return "map"
+        case "object":
+            return ""
+        case kind:
+            return str(kind or "")
+
+
+def _default(schema: Mapping[str, Any]) -> str:
+    match schema.get("default"):
+        case None:
+            return ""
+        case bool(value):
+            return f"`{json.dumps(value)}`"
+        case value:
+            return f"`{value}`"
 
 
 def _crd(text: str) -> str:

@@ -56,6 +56,7 @@ class ExistingSecret(SettingsModel):
     """A Secret in the scheduler's namespace that is managed elsewhere.
 
     Attributes:
+        name: its name.
         key: key of the token in it.
         ca_key: key of the certificate authority in it; default: the system's authorities are trusted.
     """
@@ -83,9 +84,14 @@ class CredentialSettings(SettingsModel):
     """The scheduler's credentials for the metric source, from exactly one of three origins.
 
     Attributes:
-        allow_insecure: send the token over HTTP too. The ServiceAccount's own token never is.
-        allow_token_in_config_map: write the token into the ConfigMap, where everybody who may read ConfigMaps finds it.
-            The Go plugins of scheduler-plugins read it from nowhere else.
+        token: {secretKey: prometheusToken} or {fromFileInEnv: VARIABLE}; a literal token is refused.
+        ca_file: certificate authority beside a token: {fromFileInEnv: VARIABLE}.
+        existing_secret: a Secret in the scheduler's namespace that is managed elsewhere.
+        service_account: the pod's own projected token, for example with cluster-monitoring-view on OpenShift; it is
+            sent to metricProvider.address only, which must be https.
+        allow_insecure: send the token over HTTP too, to any address. The ServiceAccount's own token never is.
+        allow_token_in_config_map: write the token into the ConfigMap, where everybody who may read ConfigMaps finds it;
+            the preview says so. The Go plugins of scheduler-plugins read it from nowhere else.
     """
 
     token: Annotated[TokenSource, BeforeValidator(_token_source)] | None = None
@@ -111,7 +117,7 @@ class LoadWatcherSettings(SettingsModel):
     """A load-watcher that the installation runs beside the scheduler. It alone has the credentials.
 
     Attributes:
-        image: this project's, under the name of scheduler or operator; required.
+        image: this project's, under the name of scheduler or operator (required).
     """
 
     image: Image | None = None
@@ -142,14 +148,19 @@ class MetricProviderSettings(SettingsModel):
     """The source of the nodes' load, shared by all plugins.
 
     Attributes:
-        type: may be absent only if a configuration file names the source; then only credentials are allowed.
-        address: of Prometheus, or of SignalFx where it is not the public one.
-        load_watcher: for images that can read no Secret: plugins ask it, and it asks Prometheus.
+        type: what is asked. It may be absent only if a configuration file names the source; then only credentials are
+            allowed. KubernetesMetricsServer needs no address.
+        address: URL of Prometheus, or of SignalFx where it is not the public one; or {fromEnv: VARIABLE}.
+        credentials: of the scheduler for the metric source, in one of three ways: token, existingSecret,
+            serviceAccount.
+        load_watcher: for images that can read no Secret: plugins ask it, and it alone gets the credentials and asks
+            Prometheus. See docs/stack-settings.md#images.
         window: averaging window of the queries, as a Prometheus duration.
         refresh_seconds: interval between two reads.
         max_age_seconds: older samples count as stale.
-        timeout_seconds, when_stale, when_absent, when_none_fresh, node_label, queries, limit: as
-            `SecondarySchedulerOptions` has them under `load`, where they are checked.
+        timeout_seconds, when_stale, when_absent, when_none_fresh, node_label, queries, limit: how series are queried
+            and matched, what replaces a missing load, and a limit on the load, as `SecondarySchedulerOptions` has them
+            under `load`, where they are checked. See docs/load.md.
     """
 
     type: Literal["Prometheus", "KubernetesMetricsServer", "SignalFx"] | None = None

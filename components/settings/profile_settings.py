@@ -154,20 +154,26 @@ class ProfileSettings(SettingsModel):
         scheduler_name: the spec.schedulerName of the pods that this scheduler schedules.
         allow_default_scheduler_name: allow schedulerName default-scheduler, at the risk of two schedulers that schedule
             the same pods.
-        compatibility: safe, or upstream: without the deliberate improvements of this scheduler over the Go one.
-        plugins: plugins by extension point, each with enabled and disabled ones. multiPoint: every point of a plugin.
-        metric_provider: source of the nodes' load.
+        compatibility: safe, or upstream: without the deliberate improvements of this scheduler over the Go one. See
+            docs/differences.md.
+        plugins: plugins by extension point (score, filter, queueSort, …, or multiPoint: every point of a plugin), each
+            with enabled ones, as a list of {name, weight, args}, and disabled ones, as a list of names. They are added
+            to those of the default profile. Default: with a metricProvider TargetLoadPacking with weight 10, in place
+            of the scores of NodeResourcesFit and NodeResourcesBalancedAllocation (none with a custom image); else none,
+            and the preview warns that pods are not placed by load.
+        metric_provider: source of the nodes' load. See docs/load.md.
         shadow: a profile that is tried beside the scheduler's own: it decides about the same pods, and nothing follows
-            from it.
+            from it. See docs/stack-settings.md#a-shadow.
         node_partition: nodes that only this scheduler uses. Its pods are kept on them; the output nodePartition says
-            what to do to nodes and pods.
-        shared_nodes: what to do where another scheduler uses the same nodes.
+            what to do to nodes and pods. See docs/stack-settings.md#nodes-of-its-own.
+        shared_nodes: what to do where another scheduler uses the same nodes. See
+            docs/operating.md#does-another-scheduler-use-the-same-nodes.
         explain_annotation: pods that fit nowhere get an annotation with the command that explains why; kubectl describe
-            shows it.
-        profiles: several profiles instead of schedulerName and plugins.
-        flavour: flavour of schedulerImage, if its name does not show it: ours, custom or a release, as
+            shows it. Only with this project's image. See docs/explain.md#where-kubectl-describe-shows-it.
+        profiles: several profiles instead of schedulerName and plugins. See docs/stack-settings.md#several-profiles.
+        flavour: what schedulerImage is, if its name does not say so (a digest, a mirror): ours, custom or a release, as
             scheduler-plugins@0.34.
-        extra_plugins: plugins that only a custom image has.
+        extra_plugins: plugins that only a custom image has. See docs/stack-settings.md#images.
     """
 
     scheduler_name: Subdomain = "secondary-scheduler"

@@ -47,14 +47,6 @@ def test_what_is_checked_in_is_current(main_loop: None) -> None:
     assert {file: file.read_text() for file in derived} == derived, "run: make schemas"
 
 
-def test_every_setting_has_a_row_for_users() -> None:
-    rows = re.findall(r"^\| (`[^|]*)\|", (ROOT / "docs/stack-settings.md").read_text(), re.MULTILINE)
-    named = {key.partition(".")[0] for row in rows for key in re.findall(r"`([^`]+)`", row)}
-    schema = json.loads((schemas.DIRECTORY / schemas.STACK).read_text())
-    keys = {key.partition(":")[2] for key in schema["properties"]["config"]["properties"]}
-    assert keys - named == {"prometheusToken", "kubeconfig"}  # which have a section of their own
-
-
 @pytest.mark.parametrize("file", [*STACKS, *CONFIGURATIONS], ids=lambda file: file.name)
 def test_an_example_names_its_schema_and_is_valid(file: Path) -> None:
     text = file.read_text()
