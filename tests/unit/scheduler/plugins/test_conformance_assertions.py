@@ -20,8 +20,8 @@ def classes_of(name: str) -> list[type]:
         return [factory]
     module = importlib.import_module(factory.__module__)
     classes = [value for value in vars(module).values() if inspect.isclass(value) and hasattr(value, "name")]
-    here = [value for value in classes if value.__module__.startswith("scheduler.plugins.")]
-    return [value for value in here if not any(value in other.__bases__ for other in here)]
+    own_classes = [value for value in classes if value.__module__.startswith("scheduler.plugins.")]
+    return [value for value in own_classes if not any(value in other.__bases__ for other in own_classes)]
 
 
 CLASSES = [(name, plugin) for name in FACTORIES for plugin in classes_of(name)]
