@@ -19,9 +19,8 @@ def classes_of(name: str) -> list[type]:
     if inspect.isclass(factory):
         return [factory]
     module = importlib.import_module(factory.__module__)
-    classes = [value for value in vars(module).values() if inspect.isclass(value) and hasattr(value, "name")]
-    own_classes = [value for value in classes if value.__module__.startswith("scheduler.plugins.")]
-    return [value for value in own_classes if not any(value in other.__bases__ for other in own_classes)]
+    values = [value for name, value in vars(module).items() if not name.startswith("_") and inspect.isclass(value)]
+    return [value for value in values if hasattr(value, "name") and value.__module__.startswith("scheduler.plugins.")]
 
 
 CLASSES = [(name, plugin) for name in FACTORIES for plugin in classes_of(name)]
