@@ -142,6 +142,11 @@ class Comparison:
         """How many of the pods on another node would have been as well off on the old one."""
         return sum(pod.equally_good for pod in self.pods)
 
+    @property
+    def recorded(self) -> int:
+        """How many pods the recording has on a node."""
+        return max(len(side.recorded_nodes) for side in self.sides.values())
+
     def of(self, *changes: Change) -> list[ComparedPod]:
         """Return the pods with one of these changes."""
         return [pod for pod in self.pods if pod.change in changes]

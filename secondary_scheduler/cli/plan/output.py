@@ -1,4 +1,4 @@
-"""A comparison as a table, as JSON or YAML, or in at most five lines of text or Markdown."""
+"""A comparison as a table, as its document, or in at most five lines of text or Markdown."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import IO, Any
+from typing import IO
 
 import msgspec
 
-from scheduler.answers import API_VERSION
 from scheduler.core import Change
 from scheduler.framework import FloatArray
-from scheduler.kube.primitives import format_time
-from secondary_scheduler.balance import FIGURES, LOAD, REQUESTS, STATISTICS, Peak, Worst
+from secondary_scheduler.balance import FIGURES, LOAD, REQUESTS, STATISTICS
 from secondary_scheduler.cli.clusterrecording.reading import Recording
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import aligned, escaped, fitted
+from secondary_scheduler.cli.plan.document import PlanDocument, plan_document
 from secondary_scheduler.cli.plan.options import Over, PlanFormat
-from secondary_scheduler.simulation.comparing import ComparedPod, Comparison, Side
+from secondary_scheduler.simulation.comparing import ComparedPod, Comparison
 
-KIND = "PlanResult"
 _POD_LIMIT = 5
 _NODE_LIMIT = 10
 """Pods of each change, and nodes, in a table that is not wide."""
@@ -46,14 +44,6 @@ _WORDS = {
     Change.LOST: "newly unschedulable",
     Change.NEITHER: "unschedulable with both",
 }
-_KEYS = {
-    Change.SAME: "sameNode",
-    Change.MOVED: "otherNode",
-    Change.GAINED: "newlySchedulable",
-    Change.LOST: "newlyUnschedulable",
-    Change.NEITHER: "unschedulableInBoth",
-}
-"""The same for programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +62,20 @@ class PlanResult:
     recording: Recording | None = None
 
     @property
-    def recorded(self) -> int:
-        """How many pods the recording has on a node."""
-        return max(len(side.recorded_nodes) for side in self.comparison.sides.values())
+    def document(self) -> PlanDocument:
+        """The same for programs."""
+        return plan_document(str(self.over), self.seed, self.sources, self.comparison, self.recording)
 
 
 def write(result: PlanResult, out: IO[bytes], form: PlanFormat, *, summary_only: bool) -> None:
     """Write the result."""
     if form is PlanFormat.JSON:
-        out.write(msgspec.json.format(msgspec.json.encode(document(result)), indent=1) + b"\n")
+        out.write(msgspec.json.format(msgspec.json.encode(result.document), indent=1) + b"\n")
     elif form is PlanFormat.YAML:
         # Here, since other forms need no YAML library to be imported.
         from secondary_scheduler.yamltext import dump_yaml
 
-        out.write(dump_yaml(document(result)))
+        out.write(dump_yaml(msgspec.to_builtins(result.document)))
     else:
         if form is PlanFormat.MARKDOWN:
             lines: Sequence[str] = markdown_lines(result)
@@ -94,95 +84,6 @@ def write(result: PlanResult, out: IO[bytes], form: PlanFormat, *, summary_only:
             lines = list(fitted(text))
         out.write("".join(f"{line}\n" for line in lines).encode())
     out.flush()
-
-
-# For programs ---------------------------------------------------------------------------------------------------------
-
-
-def document(result: PlanResult) -> dict[str, Any]:
-    """Return everything as data that is ready for JSON."""
-    comparison = result.comparison
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "over": str(result.over),
-        "seed": result.seed,
-        **_recording(result),
-        "changes": comparison.changes,
-        "counts": {
-            "pods": len(comparison.pods),
-            **{_KEYS[change]: count for change, count in comparison.counts.items()},
-            "equallyGood": comparison.equally_good,
-        },
-        **{name: _side(result.sources[name], side) for name, side in comparison.sides.items()},
-        "differences": [_difference(pod) for pod in comparison.differing],
-        "nodes": [_node(comparison, index) for index in comparison.nodes_by_change()],
-    }
-
-
-def _recording(result: PlanResult) -> dict[str, Any]:
-    if result.recording is None:
-        return {}
-    return {
-        "recording": {
-            "start": rfc3339(result.recording.start),
-            "end": rfc3339(result.recording.end),
-            "gaps": list(result.recording.gaps),
-            "podsOnNodes": result.recorded,
-        }
-    }
-
-
-def _side(source: str, side: Side) -> dict[str, Any]:
-    figures: dict[str, dict[str, Any]] = {REQUESTS: {}, LOAD: {}}
-    for kind, resource in FIGURES:
-        spread = side.figures.spread(kind, resource)
-        rounded = {name: round(getattr(spread, name), 3) for name in STATISTICS} if spread is not None else None
-        figures[kind][resource] = rounded
-    return {
-        "source": source,
-        "hash": side.configuration.hash,
-        "schedulerNames": list(side.configuration.scheduler_names),
-        **figures,
-        **({} if side.worst is None else {"asRecorded": side.as_recorded, "worst": _highest(side.worst)}),
-    }
-
-
-def _highest(worst: Worst) -> dict[str, Any]:
-    highest: dict[str, Any] = {REQUESTS: {}, LOAD: {}}
-    for kind, resource in FIGURES:
-        peaks = {name: worst.spreads.get((kind, resource, name)) for name in STATISTICS}
-        highest[kind][resource] = {name: _peak(peak) for name, peak in peaks.items() if peak is not None} or None
-    return {**highest, "waiting": _peak(worst.waiting)}
-
-
-def _peak(peak: Peak) -> dict[str, Any]:
-    return {"value": round(peak.value, 3), "time": rfc3339(peak.time) if peak.time else None}
-
-
-def rfc3339(seconds: float) -> str:
-    """Return a time as the API writes it."""
-    return format_time(datetime.fromtimestamp(seconds, UTC))
-
-
-def _difference(pod: ComparedPod) -> dict[str, Any]:
-    return {
-        "pod": pod.name,
-        "change": _KEYS[pod.change],
-        "old": {"node": pod.old.node, "message": pod.old.message},
-        "new": {"node": pod.new.node, "message": pod.new.message},
-        "equallyGood": pod.equally_good,
-    }
-
-
-def _node(comparison: Comparison, index: int) -> dict[str, Any]:
-    node: dict[str, Any] = {"node": comparison.old.figures.names[index]}
-    for name, side in comparison.sides.items():
-        node[name] = {"pods": int(side.figures.pods[index]), REQUESTS: {}, LOAD: {}}
-        for kind, resource in FIGURES:
-            value = float(side.figures.values(kind, resource)[index])
-            node[name][kind][resource] = None if math.isnan(value) else round(value, 3)
-    return node
 
 
 # For people -----------------------------------------------------------------------------------------------------------
@@ -219,11 +120,11 @@ def _time(result: PlanResult) -> Iterator[str]:
         return
     yield f"Replayed: {clock(result.recording.start)} to {clock(result.recording.end)}."
     yield from (f"  {line}" for line in result.recording.gaps)
-    if result.recorded:
+    if result.comparison.recorded:
         old, new = (side.as_recorded for side in result.comparison.sides.values())
         yield (
-            f"On the node where the recording has them, of {result.recorded} pods: {old} with the old configuration, "
-            f"{new} with the new one."
+            f"On the node where the recording has them, of {result.comparison.recorded} pods: "
+            f"{old} with the old configuration, {new} with the new one."
         )
     yield ""
 
