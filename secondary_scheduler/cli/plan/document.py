@@ -199,8 +199,8 @@ def _by_resource(kind: str, value: Callable[[str, str], Value | None]) -> ByReso
 
 def _configuration(source: str, side: Side) -> ConfigurationResult:
     def spread(kind: str, resource: str) -> SpreadFigures | None:
-        found = side.figures.spread(kind, resource)
-        return None if found is None else SpreadFigures(*(round(getattr(found, name), 3) for name in STATISTICS))
+        figures = side.figures.spread(kind, resource)
+        return None if figures is None else SpreadFigures(*(round(getattr(figures, name), 3) for name in STATISTICS))
 
     return ConfigurationResult(
         source,
@@ -215,8 +215,8 @@ def _configuration(source: str, side: Side) -> ConfigurationResult:
 
 def _worst(worst: Worst) -> WorstFigures:
     def peaks(kind: str, resource: str) -> PeakFigures | None:
-        found = {name: worst.spreads.get((kind, resource, name)) for name in STATISTICS}
-        reached = {name: _peak(peak) for name, peak in found.items() if peak is not None}
+        highest = {name: worst.spreads.get((kind, resource, name)) for name in STATISTICS}
+        reached = {name: _peak(peak) for name, peak in highest.items() if peak is not None}
         return PeakFigures(**reached) if reached else None
 
     return WorstFigures(_by_resource(REQUESTS, peaks), _by_resource(LOAD, peaks), _peak(worst.waiting))
