@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from scheduler.answers import Decision
-from scheduler.kube.primitives import format_time
+from scheduler.kube.primitives import format_seconds
 
 RECORD_BYTES: Final = 700
 """What a record takes beside its message and details: 250 as measured with tracemalloc, and names that it keeps."""
@@ -77,7 +76,7 @@ class Record(msgspec.Struct, gc=False):
         """Return what is shown to somebody who may read the pods of one namespace, or of all."""
         readable = [victim for victim in self.victims if namespace is None or victim.namespace == namespace]
         return Decision(
-            time=time_text(self.at),
+            time=format_seconds(self.at),
             pod=f"{self.namespace}/{self.name}",
             uid=self.uid,
             scheduler_name=self.scheduler_name,
@@ -103,8 +102,3 @@ class Record(msgspec.Struct, gc=False):
 def already_encoded(part: bytes) -> Any:
     """Return a part of an answer that is JSON already, to be encoded as it is: reading it takes the loop's time."""
     return msgspec.Raw(part)
-
-
-def time_text(at: float) -> str:
-    """Return a time, in seconds since 1970, as answers have it."""
-    return format_time(datetime.fromtimestamp(at, UTC))

@@ -32,10 +32,10 @@ from scheduler.engine.decisionrecords import (
     PreemptedPod,
     Record,
     Result,
-    time_text,
 )
 from scheduler.engine.failures import UNSCHEDULABLE, AttemptFailure
 from scheduler.framework import Clocks, IntArray, MonotonicSeconds, PodInfo, ProfileRunner, RowArray, WallSeconds
+from scheduler.kube.primitives import format_seconds
 from scheduler.state import QueuedPod, Snapshot
 
 if TYPE_CHECKING:
@@ -324,8 +324,8 @@ class DecisionHistory:
         """Return what the history covers."""
         decided = [record for record in self._records.values() if record.evaluated]
         return HistoryCoverage(
-            time_text(self._since),
-            time_text(self._leading_since),
+            format_seconds(self._since),
+            format_seconds(self._leading_since),
             self._inherited_from or None,
             len(decided),
             sum(record.details is not None for record in decided),

@@ -6,12 +6,11 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from scheduler.engine.handle import EngineHandle
 from scheduler.framework import SUCCESS, PodInfo, Status
-from scheduler.kube.primitives import format_time
+from scheduler.kube.primitives import format_seconds
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
@@ -193,7 +192,7 @@ class FailureReporter:
 def _condition(pod: PodInfo, reason: str, message: str, now: float) -> dict[str, object]:
     condition: dict[str, object] = {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
     if not any(condition.type == "PodScheduled" and condition.status == "False" for condition in pod.conditions):
-        condition["lastTransitionTime"] = format_time(datetime.fromtimestamp(now, UTC))
+        condition["lastTransitionTime"] = format_seconds(now)
     if pod.generation:
         condition["observedGeneration"] = pod.generation
     return condition

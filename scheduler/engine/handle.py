@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import structlog
@@ -43,7 +42,7 @@ from scheduler.kube.client import (
     api_path,
 )
 from scheduler.kube.model import PODS, Codec, DecodeError
-from scheduler.kube.primitives import format_time
+from scheduler.kube.primitives import format_seconds
 from scheduler.observe import Metrics
 from scheduler.preemption import PREEMPTED_REASON
 from scheduler.state import WATCHED_KINDS, ClusterState
@@ -140,7 +139,7 @@ class Evictor:
             if (previous.reason, previous.message) == (condition["reason"], condition["message"]):
                 return None
         else:
-            condition["lastTransitionTime"] = format_time(datetime.fromtimestamp(self._handle.now(), UTC))
+            condition["lastTransitionTime"] = format_seconds(self._handle.now())
         if victim.generation:
             condition["observedGeneration"] = victim.generation
         return condition

@@ -34,11 +34,11 @@ from scheduler.answers import (
 from scheduler.core import detail_of, explain, judge_node, load_of_node, without_own_use
 from scheduler.engine.allowance import FairAllowance
 from scheduler.engine.attempts import AttemptPipeline
-from scheduler.engine.decisionrecords import MAX_MESSAGE, time_text
+from scheduler.engine.decisionrecords import MAX_MESSAGE
 from scheduler.engine.decisions import BEST_NODES, DecisionHistory
 from scheduler.engine.shadows import Shadows
 from scheduler.framework import Clocks, MonotonicSeconds, PodInfo
-from scheduler.kube.primitives import format_milli, format_value
+from scheduler.kube.primitives import format_milli, format_seconds, format_value
 from scheduler.observe import (
     ChosenQuestion,
     NodeQuestion,
@@ -200,7 +200,7 @@ class Inspector:
             scheduler_name=pod.scheduler_name,
             queue=name or "",
             priority=pod.priority,
-            since=time_text(queued.timestamp),
+            since=format_seconds(queued.timestamp),
             seconds=round(now - queued.queued_at, 3),
             attempts=queued.attempts,
             rejected_by=tuple(sorted(queued.rejectors)),

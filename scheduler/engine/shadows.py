@@ -20,8 +20,9 @@ import structlog
 from scheduler.answers import ShadowDifference, ShadowProfile, ShadowReport
 from scheduler.core import Change, Placement, compare_decisions
 from scheduler.engine.allowance import ProcessorAllowance
-from scheduler.engine.decisionrecords import already_encoded, time_text
+from scheduler.engine.decisionrecords import already_encoded
 from scheduler.framework import Clocks, Extender, MonotonicSeconds, ProfileRunner
+from scheduler.kube.primitives import format_seconds
 from scheduler.observe import Metrics
 from scheduler.state import Snapshot
 
@@ -131,7 +132,7 @@ class Shadows:
         if not compared.live:
             return
         difference = ShadowDifference(
-            time=time_text(self._clocks.wall()),
+            time=format_seconds(self._clocks.wall()),
             pod=pod.key,
             uid=pod.uid,
             scheduler_name=live.scheduler_name,

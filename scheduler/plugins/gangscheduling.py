@@ -8,7 +8,6 @@ group that has not reached its minCount, topology, disruptionMode `all`, and Com
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -16,7 +15,7 @@ import msgspec
 from scheduler import framework as fw
 from scheduler.catalog import ActionType
 from scheduler.kube.model import PodGroupCondition, SchedulingPodGroup
-from scheduler.kube.primitives import format_time
+from scheduler.kube.primitives import format_seconds
 
 # The condition of a PodGroup that says whether it is scheduled (updatePodGroupCondition of kube-scheduler).
 
@@ -65,7 +64,7 @@ class PodGroupConditions:
         if former is not None and former.status == status:
             since = former.last_transition_time
         else:
-            since = format_time(datetime.fromtimestamp(self._handle.now(), UTC))
+            since = format_seconds(self._handle.now())
         return PodGroupCondition(self._type, status, group.metadata.generation, since, reason, message)
 
     async def _write(self, group: SchedulingPodGroup, condition: PodGroupCondition) -> None:

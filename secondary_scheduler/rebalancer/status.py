@@ -6,14 +6,13 @@ import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from scheduler.answers import API_VERSION
 from scheduler.engine import EventRecorder, Regarding
 from scheduler.framework import PodInfo
 from scheduler.kube.model import Object
-from scheduler.kube.primitives import format_time
+from scheduler.kube.primitives import format_seconds
 from secondary_scheduler.rebalancing import History, MoveOutcome, PastMove, PlannedMove, RebalancePlan, unevenness
 
 KIND = "RebalanceStatus"
@@ -141,7 +140,7 @@ def _load(load: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def _time(seconds: float) -> str | None:
-    return None if math.isnan(seconds) else format_time(datetime.fromtimestamp(seconds, UTC))
+    return None if math.isnan(seconds) else format_seconds(seconds)
 
 
 CONTROLLER = "secondary-scheduler-rebalancer"

@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,7 +14,7 @@ from scheduler.answers import Decision
 from scheduler.core import Explanation, Placement, PostFilterOutcome, detail_of, explain, gang_message, gang_plugins
 from scheduler.engine import Assembly, AttemptPipeline, RecordedAnswers, UnrecordedError, is_reserved, refusal_message
 from scheduler.framework import NO_NODES, Asking, Code, Gang, PodInfo, PrioritizeQuestion, ProfileRunner
-from scheduler.kube.primitives import format_time
+from scheduler.kube.primitives import format_seconds
 from scheduler.state import ClusterState, Snapshot
 from secondary_scheduler.simulation.extenderanswers import answered
 
@@ -49,7 +48,7 @@ def decision_of(outcome: PodOutcome, pod: PodInfo, result: str, assembly: Assemb
         runner = assembly.runners[pod.scheduler_name]
         details = detail_of(outcome.explanation, assembly.attempts.snapshot(), runner, outcome.node, limit)
     return Decision(
-        time=time_text(assembly.attempts.clocks.wall()),
+        time=format_seconds(assembly.attempts.clocks.wall()),
         pod=pod.key,
         uid=pod.uid,
         scheduler_name=pod.scheduler_name,
@@ -65,11 +64,6 @@ def decision_of(outcome: PodOutcome, pod: PodInfo, result: str, assembly: Assemb
         details=details,
         victims=outcome.victims or None,
     )
-
-
-def time_text(seconds: float) -> str:
-    """Return a time as the API writes it."""
-    return format_time(datetime.fromtimestamp(seconds, UTC))
 
 
 def waited(pod: PodInfo, now: float) -> float | None:

@@ -41,6 +41,7 @@ from scheduler.kube.primitives.timestamps import (
     TimestampError as TimestampError,
     epoch_seconds as epoch_seconds,
     format_micro_time as format_micro_time,
+    format_seconds as format_seconds,
     format_time as format_time,
     parse_time as parse_time,
     time_layout as time_layout,

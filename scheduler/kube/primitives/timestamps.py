@@ -66,6 +66,11 @@ def format_time(moment: datetime) -> str:
     return _utc(moment).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def format_seconds(seconds: float) -> str:
+    """Write a time in seconds since 1970 as a metav1.Time."""
+    return format_time(datetime.fromtimestamp(seconds, UTC))
+
+
 def format_micro_time(moment: datetime) -> str:
     """Write a metav1.MicroTime: `2026-11-21T10:00:00.000000Z`. The datetime must be aware."""
     return _utc(moment).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

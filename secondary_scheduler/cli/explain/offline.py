@@ -25,6 +25,7 @@ from scheduler.answers import (
 from scheduler.core import detail_of, explain, judge_node, without_own_use
 from scheduler.engine import node_report, why_not
 from scheduler.framework import PodInfo
+from scheduler.kube.primitives import format_seconds
 from secondary_scheduler.cli.configurations import chosen_configuration, conditions_of, selection_of
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.explain.objects import Subject, explained_first, summary_of
@@ -40,7 +41,6 @@ from secondary_scheduler.simulation.deciding import (
     PodOutcome,
     decision_of,
     result_of,
-    time_text,
     waited,
 )
 from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects, read_recorded
@@ -313,7 +313,7 @@ def _waiting(ready: ReadyCluster, pod: PodInfo, outcome: PodOutcome, queue: str,
         scheduler_name=pod.scheduler_name,
         queue=queue,
         priority=pod.priority,
-        since=None if math.isnan(pod.created_at) else time_text(pod.created_at),
+        since=None if math.isnan(pod.created_at) else format_seconds(pod.created_at),
         seconds=None if waits is None else round(waits, 3),
         position=place if is_placed else None,
         node=outcome.node,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 
 from scheduler.answers import API_VERSION
 from scheduler.core import Change
-from scheduler.kube.primitives import format_time
+from scheduler.kube.primitives import format_seconds
 from secondary_scheduler.balance import LOAD, REQUESTS, STATISTICS, Peak, Worst
 from secondary_scheduler.cli.clusterrecording.reading import Recording
 from secondary_scheduler.simulation.comparing import ComparedPod, Comparison, PodDecided, Side
@@ -169,7 +168,7 @@ def plan_document(
     """Return a comparison as its document; `sources` as `PlanResult` says."""
     replayed: ReplayedRecording | UnsetType = UNSET
     if recording is not None:
-        times = (rfc3339(recording.start), rfc3339(recording.end))
+        times = (format_seconds(recording.start), format_seconds(recording.end))
         replayed = ReplayedRecording(*times, tuple(recording.gaps), comparison.recorded)
     counts = comparison.counts
     return PlanDocument(
@@ -223,12 +222,7 @@ def _worst(worst: Worst) -> WorstFigures:
 
 
 def _peak(peak: Peak) -> PeakFigure:
-    return PeakFigure(round(peak.value, 3), rfc3339(peak.time) if peak.time else None)
-
-
-def rfc3339(seconds: float) -> str:
-    """Return a time as the API writes it."""
-    return format_time(datetime.fromtimestamp(seconds, UTC))
+    return PeakFigure(round(peak.value, 3), format_seconds(peak.time) if peak.time else None)
 
 
 def _difference(pod: ComparedPod) -> PodDifference:
