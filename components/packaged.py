@@ -85,7 +85,7 @@ class SchedulerInstallationArgs(TypedDict):
     """Keep the CRDs when the installation is destroyed."""
     # begin: make schemas
     log_level: str | None
-    """Log level of the scheduler. Default: Normal."""
+    """Log level of the scheduler: Normal, Debug, Trace or TraceAll. Default: Normal."""
     replicas: int | None
     """Number of schedulers; one leads, the others wait for the Lease. An operator runs at most one per suitable node; if there are fewer, the output health.replicas and a warning say so. Default: 1."""
     ready_seconds: int | None

@@ -11,7 +11,7 @@ from scheduler.config import OptionalObjects as OptionalObjects, SchedulerSettin
 @dataclass(frozen=True, kw_only=True)
 class SettingsArgs:
     """Attributes:
-    log_level: log level of the scheduler.
+    log_level: log level of the scheduler: Normal, Debug, Trace or TraceAll.
     replicas: number of schedulers; one leads, the others wait for the Lease. An operator runs at most one per suitable
         node; if there are fewer, the output health.replicas and a warning say so.
     ready_seconds: how long the scheduler, and an operator from manifests, may each take to become ready before the

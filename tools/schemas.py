@@ -1,6 +1,6 @@
 """Writes what is derived from the models of the settings: the JSON Schemas that editors check stack files and
 configurations with, the keys that Pulumi.yaml declares, the components' Args, the component package's inputs, this
-project's fields in the CRD of SecondaryScheduler, and the tables of docs/stack-settings.md.
+project's fields in the CRD of SecondaryScheduler, and the table of docs/stack-settings.md.
 
 An editor sees types, names and ranges; what the validators say beyond that, `secondary-scheduler validate` reports.
 
@@ -204,17 +204,19 @@ def _rows(
     """A row for the keys of which the model says one thing, followed by those of what nests in it. Plugins have a
     section, and profiles repeat them."""
     resolved = {key: _resolved(content, definitions) for key, content in properties.items()}
-    for described, keys in itertools.groupby(resolved, lambda key: resolved[key].get("description") or key):
-        names = [f"{prefix}{key}" for key in keys]
-        schema = resolved[names[0].removeprefix(prefix)]
-        text, default, pages = _PARTS.fullmatch("" if described in resolved else described).groups("")  # type: ignore[union-attr]
+    for _, group in itertools.groupby(resolved, lambda key: resolved[key].get("description", key)):
+        keys = list(group)
+        names, schema = [f"{prefix}{key}" for key in keys], resolved[keys[0]]
+        described = _PARTS.fullmatch(schema.get("description", ""))
+        assert described is not None, "every text has these parts, if need be empty ones"
+        text, default, pages = described.groups("")
         default = default or _default(schema)
-        if names[0].removeprefix(prefix) in required or text.endswith("(required)"):
+        if keys[0] in required or text.endswith(" (required)"):
             text, default = text.removesuffix(" (required)"), "required"
-        shapes = dict.fromkeys(_values(resolved[name.removeprefix(prefix)]) for name in names)
+        shapes = dict.fromkeys(_values(resolved[key]) for key in keys)
         cells = (", ".join(f"`{name}`" for name in names), _linked(text + pages), "; ".join(shapes), _linked(default))
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-        if "properties" in schema and len(names) == 1 and names[0] not in _IN_SECTIONS:
+        if "properties" in schema and names[0] not in _IN_SECTIONS:
             yield from _rows(schema["properties"], definitions, f"{names[0]}.", schema.get("required", ()))
 
 

@@ -47,8 +47,8 @@ class OptInSettings(SettingsModel):
         exclude_namespaces: names of namespaces whose pods are never moved, in addition to the system's and the
             installation's.
         guard: what happens to a pod or template that names the scheduler in another namespace: Off (nothing), Warn or
-            Deny. Except with Off, a name that nobody is known to serve is warned of in the selected namespaces.
-        other_schedulers: names of further schedulers in the cluster, which are not warned of.
+            Deny. Except with Off, the selected namespaces warn of a name that no known scheduler has.
+        other_schedulers: names of further schedulers in the cluster, which cause no warning.
         profiles: which namespaces each profile gets, where there are several profiles.
     """
 

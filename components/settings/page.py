@@ -22,8 +22,8 @@ class PageSettings(SettingsModel):
         image: this project's image, which has /bin/secondary-scheduler-page. Without it there is no page.
         hosts: names under which it is reached from outside, without ports; it refuses any other than these and its
             Service's.
-        tls_secret: Secret of type kubernetes.io/tls in the scheduler's namespace, with its certificate; default: one of
-            its own, of which browsers warn.
+        tls_secret: Secret of type kubernetes.io/tls in the scheduler's namespace, with its certificate; default: a
+            self-signed one, about which browsers warn.
     """
 
     image: Image | None = None

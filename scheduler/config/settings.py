@@ -64,7 +64,7 @@ class SchedulerSettings(SettingsModel):
     """What a scheduler is beside its configuration, and what belongs to it.
 
     Attributes:
-        log_level: log level of the scheduler.
+        log_level: log level of the scheduler: Normal, Debug, Trace or TraceAll.
         replicas: number of schedulers; one leads, the others wait for the Lease. An operator runs at most one per
             suitable node; if there are fewer, the output health.replicas and a warning say so.
         ready_seconds: how long the scheduler, and an operator from manifests, may each take to become ready before the
