@@ -258,8 +258,8 @@ class OperatorSettings(OperatorSource):
     Attributes:
         instances: further SecondarySchedulers that the operator serves. The stack grants it the rights; you create the
             resources and their namespaces.
-        status_of: kinds of scheduler-plugins whose status the operator maintains; [] if another controller does. Default:
-            those that plugins of this stack read, or all if there are further instances. See
+        status_of: kinds of scheduler-plugins whose status the operator maintains; [] if another controller does.
+            Default: those that plugins of this stack read, or all if there are further instances. See
             docs/quotas.md#status-of-podgroups-and-elasticquotas.
         rebalancers: our operator may run rebalancers for the further instances, too; for this stack's scheduler it may
             if `rebalance` says so.
