@@ -24,7 +24,7 @@ _VERSION = re.compile(r"v?(\d+\.\d+)(\.\d+(?:-\w+\.\d+)?)?")
 
 
 @dataclass(frozen=True)
-class Release:
+class KubernetesRelease:
     """A patch release of Kubernetes, the only one of its minor that is built here.
 
     Attributes:
@@ -59,19 +59,21 @@ class Release:
         return "kubernetes" if self.minor == DEFAULT else f"kubernetes-{self.minor}"
 
 
-RELEASES: Mapping[str, Release] = {
+RELEASES: Mapping[str, KubernetesRelease] = {
     release.minor: release
     for release in (
-        Release("1.29.6", {API_SERVER: "1.30", CONTROLLER_MANAGER: "1.30"}),
-        Release("1.30.14"),
-        Release("1.32.13", {CONTROLLER_MANAGER: "1.30"}),
-        Release("1.33.13"),
-        Release("1.34.4"),
-        Release("1.35.4", peer="scheduler-plugins-0.35"),
-        Release("1.36.3", peer="scheduler-plugins-0.35"),
-        Release("1.37.0", peer="scheduler-plugins-0.35"),
+        KubernetesRelease("1.29.6", {API_SERVER: "1.30", CONTROLLER_MANAGER: "1.30"}),
+        KubernetesRelease("1.30.14"),
+        KubernetesRelease("1.32.13", {CONTROLLER_MANAGER: "1.30"}),
+        KubernetesRelease("1.33.13"),
+        KubernetesRelease("1.34.4"),
+        KubernetesRelease("1.35.4", peer="scheduler-plugins-0.35"),
+        KubernetesRelease("1.36.3", peer="scheduler-plugins-0.35"),
+        KubernetesRelease("1.37.0", peer="scheduler-plugins-0.35"),
         # Its API server and controller manager need modules that the proxy lacks: modules/kubernetes-1.38/go.mod.
-        Release("1.38.0-beta.0", {API_SERVER: "1.37", CONTROLLER_MANAGER: "1.37"}, peer="scheduler-plugins-0.35"),
+        KubernetesRelease(
+            "1.38.0-beta.0", {API_SERVER: "1.37", CONTROLLER_MANAGER: "1.37"}, peer="scheduler-plugins-0.35"
+        ),
     )
 }
 CONTROL_PLANES = tuple(minor for minor, release in RELEASES.items() if release.serves)
@@ -91,7 +93,7 @@ def chosen() -> str:
         raise SpecError(f"{VARIABLE}: {error}") from error
 
 
-def release_of(text: str) -> Release:
+def release_of(text: str) -> KubernetesRelease:
     """The release of `1.36`, `v1.36` or `1.36.3`.
 
     Raises SpecError with one line for a text that is no version, a minor that cannot be built, and another patch level.
@@ -111,7 +113,7 @@ def release_of(text: str) -> Release:
     return release
 
 
-def control_plane_of(text: str) -> Release:
+def control_plane_of(text: str) -> KubernetesRelease:
     """As `release_of`, for a release with an API server of its own. Raises SpecError."""
     release = release_of(text)
     if not release.serves:

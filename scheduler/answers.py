@@ -575,7 +575,7 @@ class ShadowReport(Document, frozen=True, kw_only=True):
 # A simulation --------------------------------------------------------------------------------------------------------
 
 
-class Rejection(Struct, frozen=True):
+class NodeRejection(Struct, frozen=True):
     """The first filter that rejects a node."""
 
     plugin: str
@@ -583,11 +583,11 @@ class Rejection(Struct, frozen=True):
     reasons: tuple[str, ...]
 
 
-class SimulatedNode(Struct, frozen=True):
+class MatrixNode(Struct, frozen=True):
     """A node in the matrix of a decision; `filter` is None where the pod fits."""
 
     feasible: bool
-    filter: Rejection | None
+    filter: NodeRejection | None
     scores: Mapping[str, Score]
     total: int
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from scheduler.catalog import Loc
-from scheduler.config import ConfigurationError, Document, Problem, read_document
+from scheduler.config import ConfigurationDocument, ConfigurationError, Problem, read_document
 
 
 def locate(problems: Iterable[Problem], stack_file: Path, project: str, *, source: str) -> list[Problem]:
@@ -32,7 +32,7 @@ def locate(problems: Iterable[Problem], stack_file: Path, project: str, *, sourc
     ]
 
 
-def _read(stack_file: Path) -> Document | None:
+def _read(stack_file: Path) -> ConfigurationDocument | None:
     """The stack file; None where settings come from --config-file or the command line, and problems have no line."""
     try:
         return read_document(stack_file.read_text(encoding="utf-8"), stack_file.name)
@@ -40,7 +40,7 @@ def _read(stack_file: Path) -> Document | None:
         return None
 
 
-def _line_of(loc: Loc, project: str, document: Document | None) -> int:
+def _line_of(loc: Loc, project: str, document: ConfigurationDocument | None) -> int:
     """The line of a key in the stack file, or of the nearest key around it; 0 if not even its first key is there."""
     first: Loc = ("config", f"{project}:{loc[0]}") if loc else ()
     if document is None or not first or not document.has(first):

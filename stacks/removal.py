@@ -80,7 +80,7 @@ def removals(
 ) -> list[Removal]:
     """Return operator, scheduler, CRDs and namespace that the state holds and the settings do not keep."""
     live = list(_live(state))
-    wanted = _Wanted(settings, profile.crds if settings.install_plugin_crds else (), _modes(live))
+    wanted = _DesiredParts(settings, profile.crds if settings.install_plugin_crds else (), _modes(live))
     elsewhere = _another_cluster(state, cluster_identifier)
     gone = []
     for item in live:
@@ -120,7 +120,7 @@ def namespaces_in(state: Mapping[str, Any]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _DesiredParts:
     """What the stack is about to become; each method says why a part of it goes, "" if it stays.
 
     Attributes:
@@ -183,21 +183,21 @@ class _Part:
     """An object that pods depend on: what goes with it, and why it goes."""
 
     loss: str
-    reason: Callable[[_Wanted, str], str]
+    reason: Callable[[_DesiredParts, str], str]
     is_crd: bool = False
 
 
 _CRD_LOSS: Final = "and with it every {kind} of the cluster"
 _RUNNING: Final = "and with it the running scheduler"
 _PARTS: Final = {
-    ("OperatorInstall", "Deployment"): _Part("the operator", _Wanted.our_operator),
-    ("UpstreamOperator", "Deployment"): _Part("the operator", _Wanted.upstream_operator),
-    ("OlmOperator", "Subscription"): _Part("and with it the operator", _Wanted.subscription),
-    ("SecondaryScheduler", "SecondaryScheduler"): _Part(_RUNNING, _Wanted.resource),
-    ("DirectScheduler", "Deployment"): _Part("the running scheduler", _Wanted.deployment),
-    ("SecondarySchedulerCrd", "CustomResourceDefinition"): _Part(_CRD_LOSS, _Wanted.crd, is_crd=True),
-    ("PluginCrds", "CustomResourceDefinition"): _Part(_CRD_LOSS, _Wanted.plugin_crd, is_crd=True),
-    ("Namespace", "Namespace"): _Part("and with it everything in it", _Wanted.namespace),
+    ("OperatorInstall", "Deployment"): _Part("the operator", _DesiredParts.our_operator),
+    ("UpstreamOperator", "Deployment"): _Part("the operator", _DesiredParts.upstream_operator),
+    ("OlmOperator", "Subscription"): _Part("and with it the operator", _DesiredParts.subscription),
+    ("SecondaryScheduler", "SecondaryScheduler"): _Part(_RUNNING, _DesiredParts.resource),
+    ("DirectScheduler", "Deployment"): _Part("the running scheduler", _DesiredParts.deployment),
+    ("SecondarySchedulerCrd", "CustomResourceDefinition"): _Part(_CRD_LOSS, _DesiredParts.crd, is_crd=True),
+    ("PluginCrds", "CustomResourceDefinition"): _Part(_CRD_LOSS, _DesiredParts.plugin_crd, is_crd=True),
+    ("Namespace", "Namespace"): _Part("and with it everything in it", _DesiredParts.namespace),
 }
 """By the component that registers it, and its kind."""
 

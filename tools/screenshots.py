@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.support.browser import chromium, open_view
-from tests.support.recordedscenes import write_recorded_scene
+from tests.support.pagemodels import write_page_model
+from tests.support.recordedpagemodels import write_recorded_page_model
 from tests.support.runningpages import recorded_site, running_site, served_site
-from tests.support.scenes import write_scene
 from tests.support.servedpage import TOKEN, served_page
-from tests.support.sharedscenes import crowded_scene
+from tests.support.sharedpagemodels import crowded_page_model
 from tests.support.views import OVER_TIME, VIEWS, View
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def take_all(target: Path) -> None:
     """Write every view in every look, whole; and what differs in a large and in an empty cluster."""
     target.mkdir(parents=True, exist_ok=True)
     views = {view.name: view for view in VIEWS}
-    for scene, nodes, pending, names in (
+    for cluster, nodes, pending, names in (
         ("small", 60, 60, tuple(views)),
         ("large", 5000, 120, ("nodes",)),
         ("idle", 12, 0, ("queue", "decisions", "what-if")),
@@ -87,7 +87,13 @@ def take_all(target: Path) -> None:
             for look in LOOKS:
                 with _browser(look) as context:
                     for name in names:
-                        _take(context, address, views[name], target / f"{scene}-{name}-{look}.png", scene != "large")
+                        _take(
+                            context,
+                            address,
+                            views[name],
+                            target / f"{cluster}-{name}-{look}.png",
+                            cluster != "large",
+                        )
 
 
 def take_documented() -> None:
@@ -110,7 +116,7 @@ def _take_page_in_the_cluster() -> None:
     """The page in the cluster: its form, and what a viewer of one namespace sees."""
     look = LOOKS["light"]
     with (
-        served_page(crowded_scene(60, 60)) as address,
+        served_page(crowded_page_model(60, 60)) as address,
         tempfile.TemporaryDirectory() as profile,
         chromium(Path(profile), width=look.width, height=look.height, any_certificate=True) as context,
     ):
@@ -169,7 +175,7 @@ def pixels_of(png: bytes) -> tuple[bytes, bytes]:
 def _served(nodes: int, pending: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as text, contextlib.chdir(text):
         # By name: a directory that is another one each time is on the page.
-        files = {name: Path(file.name) for name, file in write_scene(Path(text), nodes, pending).items()}
+        files = {name: Path(file.name) for name, file in write_page_model(Path(text), nodes, pending).items()}
         with served_site(running_site(files)) as address:
             yield address
 
@@ -177,7 +183,7 @@ def _served(nodes: int, pending: int) -> Iterator[str]:
 @contextlib.contextmanager
 def _served_recording(nodes: int, arriving: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as text, contextlib.chdir(text):
-        files = {name: Path(file.name) for name, file in write_recorded_scene(Path(text), nodes, arriving).items()}
+        files = {name: Path(file.name) for name, file in write_recorded_page_model(Path(text), nodes, arriving).items()}
         with served_site(recorded_site(files)) as address:
             yield address
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from devcluster import releases
 from devcluster.errors import BinaryError
 from devcluster.progress import Advance, ProgressReporter
-from devcluster.releases import COMPONENTS, DEFAULT, RELEASES, Release
+from devcluster.releases import COMPONENTS, DEFAULT, RELEASES, KubernetesRelease
 from devcluster.state import cache_root, foreign_path
 from devcluster.toolchain import golang
 
@@ -115,7 +115,7 @@ def _olm(command: str, package: str, build_seconds: int) -> Binary:
     return Binary(command, "olm", f"{_OLM_MODULE}/cmd/{package}", _OLM, flags, build_seconds=build_seconds)
 
 
-def _kubernetes(name: str, on_path: OnPath = OnPath.SAME, release: Release = RELEASES[DEFAULT]) -> Binary:
+def _kubernetes(name: str, on_path: OnPath = OnPath.SAME, release: KubernetesRelease = RELEASES[DEFAULT]) -> Binary:
     return Binary(
         name,
         release.modules,

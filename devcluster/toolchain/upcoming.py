@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from devcluster.errors import BinaryError
 from devcluster.progress import ProgressReporter
-from devcluster.releases import RELEASES, Release
+from devcluster.releases import RELEASES, KubernetesRelease
 from devcluster.state import cache_root
 from devcluster.toolchain import golang
 from devcluster.toolchain.binaries import MODULES
@@ -86,7 +86,7 @@ def build(version: Version, report: ProgressReporter) -> Path:
         package = f"{KUBERNETES}/cmd/kube-scheduler"
         with report.step(f"building kube-scheduler {version.text}", announce=True) as advance:
             golang.add_requirements(go, module, package)
-            golang.build(go, module, package, Release(version.text).ldflags, output, advance=advance)
+            golang.build(go, module, package, KubernetesRelease(version.text).ldflags, output, advance=advance)
     return output
 
 

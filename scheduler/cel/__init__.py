@@ -18,8 +18,14 @@ from scheduler.cel.errors import (
 from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:
-    from scheduler.cel.device import Outcome as Outcome, SelectableDevice as SelectableDevice, Selector as Selector
+    from scheduler.cel.device import (
+        CompiledSelector as CompiledSelector,
+        Outcome as Outcome,
+        SelectableDevice as SelectableDevice,
+    )
 
 if not TYPE_CHECKING:
     # Few clusters have a device class; the evaluator is imported with the first selector.
-    __getattr__ = lazy_attributes(__name__, {"Outcome": "device", "SelectableDevice": "device", "Selector": "device"})
+    __getattr__ = lazy_attributes(
+        __name__, {"Outcome": "device", "SelectableDevice": "device", "CompiledSelector": "device"}
+    )

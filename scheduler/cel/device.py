@@ -91,7 +91,7 @@ class Outcome(NamedTuple):
     steps: int
 
 
-class Selector:
+class CompiledSelector:
     """A compiled selector, with what it remembers."""
 
     def __init__(self, expression: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from scheduler.cel.errors import CelError, CompileError, no_such_overload
 from scheduler.cel.functions import FUNCTIONS, NAMESPACED, Function
 from scheduler.cel.scope import Lazy, Scope
-from scheduler.cel.syntax import Call, Ident, Index, ListNode, Literal, MapNode, Node, Select
+from scheduler.cel.syntax import Call, Expression, Ident, Index, ListNode, Literal, MapNode, Select
 from scheduler.cel.values import ABSENT, CelMap, Fields, MapValue, Optional, TypeValue, Uint, Value, is_present, shown
 
 Evaluator = Callable[[Scope], Value]
@@ -28,7 +28,7 @@ class Compiler(Protocol):
     def __init__(self, variables: frozenset[str]) -> None:
         self.variables = variables
 
-    def compile(self, node: Node) -> Evaluator:
+    def compile(self, node: Expression) -> Evaluator:
         """Return the evaluator of a part."""
 
     def within(self, *names: str) -> Compiler:
@@ -50,13 +50,13 @@ def expand(compiler: Compiler, call: Call) -> Evaluator | None:
     return _comprehension(compiler, call)
 
 
-def _name(node: Node) -> str:
+def _name(node: Expression) -> str:
     if not isinstance(node, Ident):
         raise CompileError("argument must be a simple name")
     return node.name
 
 
-def _has(compiler: Compiler, field: Node) -> Evaluator:
+def _has(compiler: Compiler, field: Expression) -> Evaluator:
     if not isinstance(field, Select):
         raise CompileError("invalid argument to has() macro")
     operand, name = compiler.compile(field.operand), field.field
@@ -268,7 +268,7 @@ _TYPES: Mapping[str, TypeValue] = {
 }
 
 
-def compiled(node: Node, variables: frozenset[str]) -> Evaluator:
+def compiled(node: Expression, variables: frozenset[str]) -> Evaluator:
     """Return the evaluator of an expression.
 
     Args:
@@ -284,7 +284,7 @@ def compiled(node: Node, variables: frozenset[str]) -> Evaluator:
 class _Compilation(Compiler):
     """Compiles parts of an expression, given the variables that are bound around them."""
 
-    def compile(self, node: Node) -> Evaluator:
+    def compile(self, node: Expression) -> Evaluator:
         """Return the evaluator of a part."""
         match node:
             case Literal(value):

@@ -20,65 +20,65 @@ MAX_DEPTH: Final = 50
 _MAX_LENGTH_OF_CHAIN: Final = 200
 
 
-class Node:
+class Expression:
     """A part of an expression."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Literal(Node):
+class Literal(Expression):
     """A constant."""
 
     value: object
 
 
 @dataclass(frozen=True, slots=True)
-class Ident(Node):
+class Ident(Expression):
     """A name: a variable, a type, or the first part of a qualified function."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Select(Node):
+class Select(Expression):
     """`operand.field`, or `operand.?field`."""
 
-    operand: Node
+    operand: Expression
     field: str
     optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Index(Node):
+class Index(Expression):
     """`operand[key]`, or `operand[?key]`."""
 
-    operand: Node
-    key: Node
+    operand: Expression
+    key: Expression
     optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Node):
+class Call(Expression):
     """A function, an operator (named as in `_+_`) or a macro."""
 
     function: str
-    target: Node | None
-    args: tuple[Node, ...]
+    target: Expression | None
+    args: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ListNode(Node):
+class ListNode(Expression):
     """`[a, ?b]`: elements, each with whether it is optional."""
 
-    elements: tuple[tuple[Node, bool], ...]
+    elements: tuple[tuple[Expression, bool], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class MapNode(Node):
+class MapNode(Expression):
     """`{k: v, ?k: v}`: entries, each with whether it is optional."""
 
-    entries: tuple[tuple[Node, Node, bool], ...]
+    entries: tuple[tuple[Expression, Expression, bool], ...]
 
 
 class _Token(NamedTuple):
@@ -111,7 +111,7 @@ _BINARY: Final = (
 )
 
 
-def parse(text: str) -> Node:
+def parse(text: str) -> Expression:
     """Return the tree of an expression.
 
     Raises:
@@ -164,7 +164,7 @@ class _Parser:
         self._at = 0
         self._depth = 0
 
-    def parse(self) -> Node:
+    def parse(self) -> Expression:
         node = self._expression()
         if self._peek().kind != "end":
             raise self._unexpected()
@@ -189,7 +189,7 @@ class _Parser:
         shown = repr(token.text) if token.text else "the end"
         return CompileError(f"syntax error at character {token.at + 1}: unexpected {shown}")
 
-    def _expression(self) -> Node:
+    def _expression(self) -> Expression:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise CompileError(f"the expression is nested more than {MAX_DEPTH} deep")
@@ -201,19 +201,19 @@ class _Parser:
         self._depth -= 1
         return node
 
-    def _or(self) -> Node:
+    def _or(self) -> Expression:
         parts = [self._and()]
         while self._accept("||"):
             parts.append(self._and())
         return parts[0] if len(parts) == 1 else Call("_||_", None, tuple(parts))
 
-    def _and(self) -> Node:
+    def _and(self) -> Expression:
         parts = [self._binary(0)]
         while self._accept("&&"):
             parts.append(self._binary(0))
         return parts[0] if len(parts) == 1 else Call("_&&_", None, tuple(parts))
 
-    def _binary(self, level: int) -> Node:
+    def _binary(self, level: int) -> Expression:
         if level == len(_BINARY):
             return self._unary()
         node, length = self._binary(level + 1), 0
@@ -224,7 +224,7 @@ class _Parser:
             node = Call(_BINARY[level][operator], None, (node, self._binary(level + 1)))
         return node
 
-    def _unary(self) -> Node:
+    def _unary(self) -> Expression:
         if self._accept("!"):
             nots = 1
             while self._accept("!"):
@@ -243,7 +243,7 @@ class _Parser:
         node = self._member()
         return Call("-_", None, (node,)) if minuses % 2 else node
 
-    def _member(self, *, negative: bool = False) -> Node:
+    def _member(self, *, negative: bool = False) -> Expression:
         node, length = self._primary(negative=negative), 0
         while True:
             length += 1
@@ -272,15 +272,15 @@ class _Parser:
         self._at += 1
         return token.text.strip("`")
 
-    def _args(self, closing: str) -> tuple[Node, ...]:
-        args: list[Node] = []
+    def _args(self, closing: str) -> tuple[Expression, ...]:
+        args: list[Expression] = []
         while not self._accept(closing):
             if args:
                 self._expect(",")
             args.append(self._expression())
         return tuple(args)
 
-    def _primary(self, *, negative: bool) -> Node:
+    def _primary(self, *, negative: bool) -> Expression:
         token = self._peek()
         if token.kind in ("int", "float"):
             self._at += 1
@@ -306,8 +306,8 @@ class _Parser:
             return Literal(constants[token.text])
         return Call(token.text, None, self._args(")")) if self._accept("(") else Ident(token.text)
 
-    def _list(self) -> Node:
-        elements: list[tuple[Node, bool]] = []
+    def _list(self) -> Expression:
+        elements: list[tuple[Expression, bool]] = []
         while not self._accept("]"):
             if elements:
                 self._expect(",")
@@ -317,8 +317,8 @@ class _Parser:
             elements.append((self._expression(), optional))
         return ListNode(tuple(elements))
 
-    def _map(self) -> Node:
-        entries: list[tuple[Node, Node, bool]] = []
+    def _map(self) -> Expression:
+        entries: list[tuple[Expression, Expression, bool]] = []
         while not self._accept("}"):
             if entries:
                 self._expect(",")

@@ -24,7 +24,7 @@ from scheduler.config.compatibility import (
 )
 from scheduler.config.decode import field_names as field_names, nearest as nearest
 from scheduler.config.document import (
-    Document as Document,
+    ConfigurationDocument as ConfigurationDocument,
     check_size as check_size,
     plain_scalar as plain_scalar,
     read_document as read_document,

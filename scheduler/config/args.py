@@ -23,7 +23,7 @@ from scheduler.catalog import (
     nearest_kubernetes,
 )
 from scheduler.config.decode import Usable, nearest
-from scheduler.config.document import Document
+from scheduler.config.document import ConfigurationDocument
 from scheduler.config.flavours import OURS, Flavour
 from scheduler.config.legacy import replacement
 from scheduler.config.model import API_VERSION, KubeSchedulerProfile
@@ -36,7 +36,7 @@ class ArgsReader:
 
     def __init__(
         self,
-        document: Document,
+        document: ConfigurationDocument,
         usable: Usable,
         loc: Loc,
         flavour: Flavour,

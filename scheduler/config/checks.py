@@ -4,21 +4,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from scheduler.catalog import OPTIONS, ExtensionPoint, HighLoadFilterArgs, Loc
-from scheduler.config.document import Document
+from scheduler.config.document import ConfigurationDocument
 from scheduler.config.expand import EffectiveProfile
 from scheduler.config.extenders import check_extenders
 from scheduler.config.flavours import Flavour
 from scheduler.config.legacy import IGNORED_MULTI_POINT
 from scheduler.config.model import API_VERSION, INT32, KubeSchedulerConfiguration, KubeSchedulerProfile
 from scheduler.config.problems import UNKNOWN_FIELD, Problem
-from scheduler.config.releases import FIELDS, VALUES, Release, Span, ignores_args, plugin_span
+from scheduler.config.releases import FIELDS, VALUES, Release, ReleaseRange, ignores_args, plugin_span
 
 _PLACEMENTS = "percentageOfPlacementsToScore"
 # Upstream's words from 1.38 on, where the gate is off: here it is never on.
 _PLACEMENTS_FORBIDDEN = f"Forbidden: {_PLACEMENTS} requires TopologyAwareWorkloadScheduling feature gate to be enabled"
 
 
-def check_top_level(document: Document, model: KubeSchedulerConfiguration, flavour: Flavour) -> Iterator[Problem]:
+def check_top_level(
+    document: ConfigurationDocument, model: KubeSchedulerConfiguration, flavour: Flavour
+) -> Iterator[Problem]:
     """Yield the problems outside the profiles."""
 
     def problem(message: str, *loc: str | int) -> Problem:
@@ -56,7 +58,7 @@ def check_top_level(document: Document, model: KubeSchedulerConfiguration, flavo
     yield from _check_leader_election(document, model)
 
 
-def _check_leader_election(document: Document, model: KubeSchedulerConfiguration) -> Iterator[Problem]:
+def _check_leader_election(document: ConfigurationDocument, model: KubeSchedulerConfiguration) -> Iterator[Problem]:
     election = model.leader_election
     if not election.leader_elect:
         return
@@ -78,7 +80,9 @@ def _check_leader_election(document: Document, model: KubeSchedulerConfiguration
             yield document.problem(("leaderElection", field), f"{field} is required")
 
 
-def check_profiles(document: Document, profiles: list[EffectiveProfile], *, all_sets: bool) -> Iterator[Problem]:
+def check_profiles(
+    document: ConfigurationDocument, profiles: list[EffectiveProfile], *, all_sets: bool
+) -> Iterator[Problem]:
     """Yield the problems between profiles: their names, and the queue they share, if all plugin sets were decoded."""
     seen: set[str] = set()
     for index, profile in enumerate(profiles):
@@ -98,7 +102,7 @@ def check_profiles(document: Document, profiles: list[EffectiveProfile], *, all_
 
 
 def check_release(
-    document: Document, data: Mapping[str, Any], image: str, release: Release, version: str
+    document: ConfigurationDocument, data: Mapping[str, Any], image: str, release: Release, version: str
 ) -> Iterator[Problem]:
     """Yield what a release does not have of a configuration, which is as the image will read it.
 
@@ -113,7 +117,7 @@ def check_release(
 
 
 class _Check:
-    def __init__(self, document: Document, image: str, release: Release, version: str) -> None:
+    def __init__(self, document: ConfigurationDocument, image: str, release: Release, version: str) -> None:
         self._document = document
         self._image = image
         self._release = release
@@ -131,14 +135,14 @@ class _Check:
                 if isinstance(entry, dict) and isinstance(entry.get("args"), dict):
                     yield from self._args(str(entry.get("name")), entry["args"], (*at, "args"))
 
-    def _covers(self, span: Span) -> bool:
+    def _covers(self, span: ReleaseRange) -> bool:
         return span.covers(self._release.number, self._version)
 
-    def _problem(self, loc: Loc, message: str, span: Span, *, at_key: bool = False) -> Problem:
+    def _problem(self, loc: Loc, message: str, span: ReleaseRange, *, at_key: bool = False) -> Problem:
         hint = f"{self._image} would not start: {span.explained(self._release.number)}"
         return self._document.problem(loc, message, hint=hint, at_key=at_key)
 
-    def _fields(self, spans: Mapping[str, Span], data: object, below: Loc) -> Iterator[Problem]:
+    def _fields(self, spans: Mapping[str, ReleaseRange], data: object, below: Loc) -> Iterator[Problem]:
         missing: set[Loc] = set()
         for path, span in spans.items():
             if self._covers(span):
@@ -191,7 +195,9 @@ def shadow_names(profiles: Sequence[EffectiveProfile], flavour: Flavour) -> froz
     return frozenset(profile.options.shadow.profile for profile in profiles if profile.options.shadow is not None)
 
 
-def check_shadows(document: Document, profiles: Sequence[EffectiveProfile], flavour: Flavour) -> Iterator[Problem]:
+def check_shadows(
+    document: ConfigurationDocument, profiles: Sequence[EffectiveProfile], flavour: Flavour
+) -> Iterator[Problem]:
     """Yield what is wrong with shadows, and which schedulerNames are not served because of them."""
     indexes = {profile.scheduler_name: index for index, profile in enumerate(profiles)}
     for index, profile in enumerate(profiles):
@@ -226,7 +232,10 @@ _AUTOSCALERS = (
 
 
 def warn_of_load_limits(
-    document: Document, model: KubeSchedulerConfiguration, profiles: list[EffectiveProfile], flavour: Flavour
+    document: ConfigurationDocument,
+    model: KubeSchedulerConfiguration,
+    profiles: list[EffectiveProfile],
+    flavour: Flavour,
 ) -> Iterator[Problem]:
     """Yield a warning for each profile whose limit can keep pods waiting."""
     for index, profile in enumerate(profiles):
@@ -254,5 +263,5 @@ def _args_of(model: KubeSchedulerConfiguration, index: int, plugin: str) -> Loc:
     return ("profiles", index, "pluginConfig", places[0], "args") if places else ("profiles", index)
 
 
-def _warning(document: Document, loc: Loc, message: str, hint: str) -> Problem:
+def _warning(document: ConfigurationDocument, loc: Loc, message: str, hint: str) -> Problem:
     return document.problem(loc, message, hint=hint, severity="warning")

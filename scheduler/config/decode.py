@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from scheduler.catalog import Loc, descriptors
-from scheduler.config.document import REMOVED, Document
+from scheduler.config.document import REMOVED, ConfigurationDocument
 from scheduler.config.legacy import FIELD_HINTS
 from scheduler.config.problems import Problem, closest, message_of, path_text
 
@@ -30,7 +30,7 @@ class Usable:
         problems: every decoding error.
     """
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: ConfigurationDocument) -> None:
         self._document = document
         self._out: set[Loc] = set()
         # What is left out or unknown, and everything that contains it.
@@ -133,7 +133,7 @@ def _is_below_removed(loc: Loc, changes: Mapping[Loc, Any]) -> bool:
     return any(changes.get(loc[:length]) is REMOVED for length in range(len(loc)))
 
 
-def _describe(document: Document, detail: ErrorDetails, model: type[BaseModel], base: Loc) -> Problem:
+def _describe(document: ConfigurationDocument, detail: ErrorDetails, model: type[BaseModel], base: Loc) -> Problem:
     # A location inside a union also names the branch ("str", "constrained-int"), which is not part of the data; the
     # position falls back to the closest enclosing location.
     loc: Loc = (*base, *detail["loc"])

@@ -47,7 +47,7 @@ _ANY_FOREIGN_BLANK = re.compile("[\u00a0\u2000-\u200a\u202f\u3000]")
 _PLACEHOLDER = re.compile(r"\$\{[^}]*\}?")
 
 
-class Document:
+class ConfigurationDocument:
     """A configuration as plain data (dicts, lists, scalars), with what is needed to report problems in it.
 
     `read_document` also records the line and column of every key and value; `document_of` has no text to point to.
@@ -265,9 +265,9 @@ def check_size(text: str, source: str) -> None:
         raise ConfigurationError([Problem((), message, source=source)])
 
 
-def document_of(data: Mapping[str, Any], source: str) -> Document:
+def document_of(data: Mapping[str, Any], source: str) -> ConfigurationDocument:
     """Return a document of plain data that was never text; the data is copied, and problems have no line."""
-    document = Document(source, origin=(0, 0))
+    document = ConfigurationDocument(source, origin=(0, 0))
     document.data = document._copy(data, ())
     return document
 
@@ -281,13 +281,13 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def read_document(text: str, source: str) -> Document:
+def read_document(text: str, source: str) -> ConfigurationDocument:
     """Parse one YAML or JSON document.
 
     Raises:
         ConfigurationError: the text is not YAML, holds several documents, or is larger than a ConfigMap can be.
     """
-    document = Document(source)
+    document = ConfigurationDocument(source)
     check_size(text, source)
     if _depth(text) > _MAX_DEPTH:
         # The parser's time grows with the square of the depth: a megabyte of brackets would take it two minutes.

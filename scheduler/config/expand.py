@@ -24,7 +24,7 @@ from scheduler.catalog import (
 )
 from scheduler.config.args import missing_plugin
 from scheduler.config.decode import nearest
-from scheduler.config.document import Document
+from scheduler.config.document import ConfigurationDocument
 from scheduler.config.flavours import OURS, Flavour
 from scheduler.config.legacy import STRATEGIES, replacement
 from scheduler.config.model import INT64, POD_GROUP_SETS, KubeSchedulerProfile, PluginEntry, Plugins, PluginSet
@@ -115,7 +115,7 @@ class Expander:
 
     def __init__(
         self,
-        document: Document,
+        document: ConfigurationDocument,
         profile: KubeSchedulerProfile,
         loc: Loc,
         flavour: Flavour = OURS,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from scheduler.catalog import ArgsModel, Loc, NodeResourcesFitArgs, is_qualified_name
-from scheduler.config.document import Document
+from scheduler.config.document import ConfigurationDocument
 from scheduler.config.flavours import Flavour
 from scheduler.config.model import Extender, ExtenderTLSConfig, KubeSchedulerConfiguration
 from scheduler.config.problems import Problem
@@ -13,7 +13,9 @@ from scheduler.config.problems import Problem
 _FIT = "NodeResourcesFit"
 
 
-def check_extenders(document: Document, model: KubeSchedulerConfiguration, flavour: Flavour) -> Iterator[Problem]:
+def check_extenders(
+    document: ConfigurationDocument, model: KubeSchedulerConfiguration, flavour: Flavour
+) -> Iterator[Problem]:
     """Yield the problems of the extenders, worded as kube-scheduler words them (validateExtenders)."""
     binders = [index for index, extender in enumerate(model.extenders) if extender.bind_verb]
     seen: set[str] = set()
@@ -47,7 +49,7 @@ def _is_extended_resource(name: str) -> bool:
     return is_qualified_name(name) and is_qualified_name(f"requests.{name}")
 
 
-def _check_connection(document: Document, extender: Extender, at: Loc) -> Iterator[Problem]:
+def _check_connection(document: ConfigurationDocument, extender: Extender, at: Loc) -> Iterator[Problem]:
     """Yield what keeps our image from asking an extender; upstream finds out at its start or at the first call."""
     at_url: Loc = (*at, "urlPrefix")
     try:
@@ -111,7 +113,7 @@ def without_ignored(args: Mapping[str, ArgsModel], ignored: tuple[str, ...]) -> 
 
 
 def check_ignored(
-    document: Document, args: Mapping[str, ArgsModel], ignored: tuple[str, ...], loc: Loc
+    document: ConfigurationDocument, args: Mapping[str, ArgsModel], ignored: tuple[str, ...], loc: Loc
 ) -> Iterator[Problem]:
     """Yield a problem where a profile has nothing to ignore resources with."""
     if ignored and not isinstance(args.get(_FIT), NodeResourcesFitArgs):

@@ -9,7 +9,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 
 from scheduler.catalog import METRIC_CREDENTIALS_DIRECTORY, OPTIONS, SERVICE_ACCOUNT_DIRECTORY, Loc
-from scheduler.config.document import Document
+from scheduler.config.document import ConfigurationDocument
 from scheduler.config.expand import EffectiveProfile
 from scheduler.config.flavours import Flavour
 from scheduler.config.model import KubeSchedulerConfiguration
@@ -23,7 +23,10 @@ _MOUNTED_OVER = ("/etc/kubernetes/", "/tmp/", "/certs-dir/", "/var/run/secrets/"
 
 
 def check_files(
-    document: Document, model: KubeSchedulerConfiguration, profiles: Sequence[EffectiveProfile], flavour: Flavour
+    document: ConfigurationDocument,
+    model: KubeSchedulerConfiguration,
+    profiles: Sequence[EffectiveProfile],
+    flavour: Flavour,
 ) -> Iterator[Problem]:
     """Yield the files that the scheduler's pod does not have; of an image that somebody else made, files that only the
     image may have are warnings."""

@@ -11,7 +11,13 @@ from scheduler.config.args import ArgsReader, kubernetes_of, options_of, with_de
 from scheduler.config.beta import convert, is_converted, version_of
 from scheduler.config.checks import check_profiles, check_shadows, check_top_level, shadow_names, warn_of_load_limits
 from scheduler.config.decode import Usable
-from scheduler.config.document import NOT_FINITE_MESSAGE, PLACEHOLDER_MESSAGE, Document, document_of, read_document
+from scheduler.config.document import (
+    NOT_FINITE_MESSAGE,
+    PLACEHOLDER_MESSAGE,
+    ConfigurationDocument,
+    document_of,
+    read_document,
+)
 from scheduler.config.expand import EffectiveProfile, Expander
 from scheduler.config.extenders import check_ignored, ignored_resources, without_ignored
 from scheduler.config.flavours import OURS, Flavour, UnknownFlavourError, flavour_named, with_unknown_plugins
@@ -278,7 +284,7 @@ def _effective_profile(
 
 
 def _decode_model(
-    document: Document, usable: Usable, flavour: Flavour, *, converting: bool
+    document: ConfigurationDocument, usable: Usable, flavour: Flavour, *, converting: bool
 ) -> tuple[KubeSchedulerConfiguration | None, list[Problem]]:
     data, problems = document.data, list(document.problems)
     if not isinstance(data, dict):
@@ -311,7 +317,9 @@ def _decode_model(
     return model, problems
 
 
-def _check_image(document: Document, data: dict[str, Any], flavour: Flavour, version: str) -> list[Problem]:
+def _check_image(
+    document: ConfigurationDocument, data: dict[str, Any], flavour: Flavour, version: str
+) -> list[Problem]:
     if flavour.release is None:
         return []
     # Here, since our scheduler needs none of it.
@@ -320,7 +328,7 @@ def _check_image(document: Document, data: dict[str, Any], flavour: Flavour, ver
     return list(check_release(document, data, flavour.name, flavour.release, version))
 
 
-def _convert(document: Document, data: dict[str, Any]) -> list[Problem]:
+def _convert(document: ConfigurationDocument, data: dict[str, Any]) -> list[Problem]:
     notes: list[Problem] = []
 
     def report(container: object, key: str | int | None, message: str, hint: str, severity: Severity) -> None:
@@ -333,7 +341,7 @@ def _convert(document: Document, data: dict[str, Any]) -> list[Problem]:
     return notes
 
 
-def _check_version(document: Document, version: str, flavour: Flavour) -> Iterator[Problem]:
+def _check_version(document: ConfigurationDocument, version: str, flavour: Flavour) -> Iterator[Problem]:
     if flavour.is_ours or flavour.reads(version):
         return
     readable = ", ".join(flavour.versions)
@@ -348,7 +356,7 @@ def _check_version(document: Document, version: str, flavour: Flavour) -> Iterat
     yield document.problem(("apiVersion",), message, hint=hint)
 
 
-def _check_type_meta(document: Document, data: dict[str, Any]) -> Iterator[Problem]:
+def _check_type_meta(document: ConfigurationDocument, data: dict[str, Any]) -> Iterator[Problem]:
     kind, version = data.get("kind"), data.get("apiVersion")
     if not kind:
         yield document.problem((), "Object 'Kind' is missing", hint=f"add kind: {KIND}")
@@ -378,7 +386,7 @@ _SHOWN_NAME = 80
 
 
 def _check_scheduler_name(
-    document: Document, profile: KubeSchedulerProfile, loc: Loc, *, default_allowed: bool, strict: bool
+    document: ConfigurationDocument, profile: KubeSchedulerProfile, loc: Loc, *, default_allowed: bool, strict: bool
 ) -> Iterator[Problem]:
     at: Loc = (*loc, "schedulerName")
     hint = "give the profile a name of its own, such as secondary-scheduler"
@@ -404,7 +412,7 @@ def _check_scheduler_name(
         )
 
 
-def _warn_of_left_out(document: Document, profiles: list[EffectiveProfile]) -> Iterator[Problem]:
+def _warn_of_left_out(document: ConfigurationDocument, profiles: list[EffectiveProfile]) -> Iterator[Problem]:
     for index, profile in enumerate(profiles):
         if profile.left_out:
             names = ", ".join(profile.left_out)

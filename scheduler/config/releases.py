@@ -29,7 +29,7 @@ _LATEST = 1 << 16
 _LEGACY = frozenset({"v1beta1", "v1beta2", "v1beta3"})
 
 
-class Span(NamedTuple):
+class ReleaseRange(NamedTuple):
     """The releases, and the API versions, that have something.
 
     Attributes:
@@ -56,16 +56,16 @@ class Span(NamedTuple):
         return f"{subject} is in {' and '.join(sorted(self.versions))} only"
 
 
-def _since(minor: int, patch: int = 0, *versions: str) -> Span:
-    return Span((minor, patch), versions=frozenset(versions))
+def _since(minor: int, patch: int = 0, *versions: str) -> ReleaseRange:
+    return ReleaseRange((minor, patch), versions=frozenset(versions))
 
 
-def _until(minor: int, patch: int = _LATEST, *versions: str) -> Span:
-    return Span(until=(minor, patch), versions=frozenset(versions))
+def _until(minor: int, patch: int = _LATEST, *versions: str) -> ReleaseRange:
+    return ReleaseRange(until=(minor, patch), versions=frozenset(versions))
 
 
-def _only(*versions: str) -> Span:
-    return Span(versions=frozenset(versions))
+def _only(*versions: str) -> ReleaseRange:
+    return ReleaseRange(versions=frozenset(versions))
 
 
 def _name(patch: Patch) -> str:
@@ -94,13 +94,13 @@ _OF_SCHEDULER_PLUGINS = frozenset(
 _NEEDS_ARGS = frozenset({"v1beta3", "v1"})
 """In v1beta2 these plugins have no args, without which they refuse to start, as PreemptionToleration does in v1beta1
 (apis/config/v1beta2/register.go, and New in pkg/networkaware and pkg/trimaran/lowriskovercommitment)."""
-_PLUGINS: Mapping[str, Span] = MappingProxyType(
+_PLUGINS: Mapping[str, ReleaseRange] = MappingProxyType(
     {
         # cmd/scheduler/main.go
         "CrossNodePreemption": _until(22),
-        "NetworkOverhead": Span((24, 0), versions=_NEEDS_ARGS),
-        "TopologicalSort": Span((24, 0), versions=_NEEDS_ARGS),
-        "LowRiskOverCommitment": Span((26, 0), versions=_NEEDS_ARGS),
+        "NetworkOverhead": ReleaseRange((24, 0), versions=_NEEDS_ARGS),
+        "TopologicalSort": ReleaseRange((24, 0), versions=_NEEDS_ARGS),
+        "LowRiskOverCommitment": ReleaseRange((26, 0), versions=_NEEDS_ARGS),
         "PreemptionToleration": _only("v1beta2", "v1beta3", "v1"),
         "SySched": _since(28),
         "Peaks": _since(31),
@@ -116,7 +116,7 @@ _PLUGINS: Mapping[str, Span] = MappingProxyType(
         "NodeResourcesLeastAllocated": _until(22, _LATEST, "v1beta1"),
         "NodeResourcesMostAllocated": _until(22, _LATEST, "v1beta1"),
         "RequestedToCapacityRatio": _until(22, _LATEST, "v1beta1"),
-        "SelectorSpread": Span(until=(28, _LATEST), versions=_LEGACY),
+        "SelectorSpread": ReleaseRange(until=(28, _LATEST), versions=_LEGACY),
         **dict.fromkeys(("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"), _until(30)),
     }
 )
@@ -140,7 +140,7 @@ _GONE: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """Extension points of plugins that this scheduler does not know."""
 
-_POINTS: Mapping[str, Mapping[str, Span]] = MappingProxyType(
+_POINTS: Mapping[str, Mapping[str, ReleaseRange]] = MappingProxyType(
     {
         # pkg/coscheduling/coscheduling.go
         "Coscheduling": {"postBind": _until(25)},
@@ -170,7 +170,7 @@ _POINTS: Mapping[str, Mapping[str, Span]] = MappingProxyType(
 """Extension points that a plugin has in some releases only."""
 
 _PROVIDER = {"metricProvider.insecureSkipVerify": _since(23)}
-FIELDS: Mapping[str, Mapping[str, Span]] = MappingProxyType(
+FIELDS: Mapping[str, Mapping[str, ReleaseRange]] = MappingProxyType(
     {
         # config/VERSION/types.go of k8s.io/kube-scheduler
         "": {
@@ -223,24 +223,24 @@ FIELDS: Mapping[str, Mapping[str, Span]] = MappingProxyType(
 """Fields that some releases, or API versions, do not have: of the configuration ("") and of the args of plugins, by
 path."""
 
-WITHOUT_ARGS: Mapping[str, Span] = MappingProxyType({"DynamicResources": _until(33)})
+WITHOUT_ARGS: Mapping[str, ReleaseRange] = MappingProxyType({"DynamicResources": _until(33)})
 """Releases in which a plugin takes no args: it ignores any."""
 
-VALUES: Mapping[str, Mapping[str, Mapping[str, Span]]] = MappingProxyType(
+VALUES: Mapping[str, Mapping[str, Mapping[str, ReleaseRange]]] = MappingProxyType(
     {"NodeResourceTopologyMatch": {"scoringStrategy.type": {"LeastNUMANodes": _since(25)}}}
 )
 """Values of text fields that some releases do not have, by plugin and path (apis/config/VERSION/types.go)."""
 
 
-def plugin_span(name: str) -> Span | None:
+def plugin_span(name: str) -> ReleaseRange | None:
     """Return the releases that have a plugin; None for a name that none has."""
     if name in _PLUGINS:
         return _PLUGINS[name]
     is_catalogued = name in _OF_SCHEDULER_PLUGINS or any(descriptor.name == name for descriptor in IN_TREE)
-    return Span() if is_catalogued else None
+    return ReleaseRange() if is_catalogued else None
 
 
-def point_span(name: str, point: ExtensionPoint) -> Span | None:
+def point_span(name: str, point: ExtensionPoint) -> ReleaseRange | None:
     """Return the releases in which a plugin has an extension point; None where that never changed."""
     return _POINTS.get(name, {}).get(point.value)
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from scheduler.answers import Rejection, Score, SimulatedNode
+from scheduler.answers import MatrixNode, NodeRejection, Score
 from scheduler.core.decide import total_scores
 from scheduler.core.feasible import FeasibleNodes, find_feasible, status_of_all, too_much_work
 from scheduler.core.placement import load_ages
@@ -46,13 +46,15 @@ class NodeExplanation:
     scores: Mapping[str, Score]
     total: int
 
-    def answer(self) -> SimulatedNode:
+    def answer(self) -> MatrixNode:
         """Return the node's part of a SimulationResult."""
         status = self.rejection
         rejection = None
         if status is not None:
-            rejection = Rejection(status.plugin, CODE_NAMES.get(status.code, status.code.name), tuple(status.reasons))
-        return SimulatedNode(self.feasible, rejection, self.scores, self.total)
+            rejection = NodeRejection(
+                status.plugin, CODE_NAMES.get(status.code, status.code.name), tuple(status.reasons)
+            )
+        return MatrixNode(self.feasible, rejection, self.scores, self.total)
 
 
 @dataclass(slots=True)

@@ -127,7 +127,7 @@ _MAX_NAMED = 4
 """Resources that a rejection names: a pod may ask for any number of them."""
 
 
-class Attempt:
+class QuotaAttempt:
     """One pod against the quotas.
 
     Pods that a what-if run puts on a node or takes from it count for that node's row only: nodes are tried together,
@@ -162,9 +162,9 @@ class Attempt:
         self.request_in_quota: Resources = request_in_quota
         self.request_in_total: Resources = request_in_total
 
-    def clone(self) -> "Attempt":
+    def clone(self) -> "QuotaAttempt":
         """Return a copy on which pods can be moved independently."""
-        twin = object.__new__(Attempt)
+        twin = object.__new__(QuotaAttempt)
         twin.__dict__.update(self.__dict__)
         twin._moved_by_row = {
             row: {namespace: dict(amounts) for namespace, amounts in moved.items()}
@@ -343,7 +343,7 @@ class QuotaRules(VictimRules):
         return self.quota_rejection(attempt, attempt.request_in_quota, attempt.request_in_total, row)
 
     @staticmethod
-    def quota_rejection(attempt: Attempt, in_quota: fw.Resources, in_total: fw.Resources, row: int) -> str:
+    def quota_rejection(attempt: QuotaAttempt, in_quota: fw.Resources, in_total: fw.Resources, row: int) -> str:
         """Return upstream's words where a request exceeds the namespace's max, or one exceeds the sum of all mins."""
         exceeds = attempt.exceeds_max(in_quota, row) or attempt.exceeds_total_min(in_total, row)
         return _QUOTA_EXCEEDED if exceeds else ""
@@ -363,22 +363,22 @@ def _pods_in_namespace(namespace: str) -> fw.PodQuery:
     return fw.PodQuery((fw.PodClause(frozenset((namespace,)), EVERYTHING),))
 
 
-def attempt_of(state: fw.CycleState) -> Attempt:
+def attempt_of(state: fw.CycleState) -> QuotaAttempt:
     """Return what PreFilter wrote."""
-    attempt = state.read(NAME, Attempt)
+    attempt = state.read(NAME, QuotaAttempt)
     if attempt is None:
         raise LookupError("its PreFilter has not run")
     return attempt
 
 
-def _exceeds_min(attempt: Attempt) -> bool:
+def _exceeds_min(attempt: QuotaAttempt) -> bool:
     """Tell whether the pod's namespace uses more than it is guaranteed, as things are, with the pod and nominated
     ones."""
     own = attempt.own
     return own is not None and own.exceeds_min(attempt.request_in_quota, attempt.used(own.namespace))
 
 
-def exceeds_quotas(attempt: Attempt, row: int) -> bool:
+def exceeds_quotas(attempt: QuotaAttempt, row: int) -> bool:
     """Tell whether the pod, with nominated ones, exceeds its max or the sum of all mins in a what-if run on a node."""
     return attempt.exceeds_max(attempt.request_in_quota, row) or attempt.exceeds_total_min(
         attempt.request_in_total, row
@@ -474,7 +474,7 @@ class CapacityScheduling(
         guarantee."""
         quotas = self._quotas_of(view.objects)
         state.work.charge(len(quotas.by_namespace), "ElasticQuotas")
-        attempt = Attempt(pod, view, quotas, self._amounts)
+        attempt = QuotaAttempt(pod, view, quotas, self._amounts)
         state.write(self.name, attempt)
         if attempt.own is None:
             return None, fw.SUCCESS
@@ -493,7 +493,7 @@ class CapacityScheduling(
 
     def add_pod(self, state: fw.CycleState, pod: fw.PodInfo, added: fw.PodInfo, view: fw.NodeView, row: int) -> None:
         """Count a pod put on a node for a what-if run."""
-        attempt = state.read(self.name, Attempt)
+        attempt = state.read(self.name, QuotaAttempt)
         if attempt is not None:
             attempt.move(added, row, 1)
 
@@ -501,7 +501,7 @@ class CapacityScheduling(
         self, state: fw.CycleState, pod: fw.PodInfo, removed: fw.PodInfo, view: fw.NodeView, row: int
     ) -> None:
         """Count a pod taken from a node for a what-if run."""
-        attempt = state.read(self.name, Attempt)
+        attempt = state.read(self.name, QuotaAttempt)
         if attempt is not None:
             attempt.move(removed, row, -1)
 

@@ -100,7 +100,7 @@ def codes_of(bits: fw.IntArray, code: fw.Code) -> fw.CodeArray:
     return codes
 
 
-class Usable(NamedTuple):
+class UsableLoad(NamedTuple):
     """What of one answer of a source may be used, by row of the view: shares, NaN where there is none; which rows have
     samples that are too old; how many do not, which tells which they are."""
 
@@ -119,9 +119,9 @@ class Ageing:
         self._load: fw.LoadColumns | None = None
         self._seen_at = 0.0
         self._oldest = 0.0
-        self._usable: Usable | None = None
+        self._usable: UsableLoad | None = None
 
-    def usable(self, view: fw.NodeView, load: fw.LoadColumns) -> Usable:
+    def usable(self, view: fw.NodeView, load: fw.LoadColumns) -> UsableLoad:
         """Return what may be used at the view's time."""
         key = (view.membership, view.size)
         usable = self._usable
@@ -135,7 +135,7 @@ class Ageing:
     def _is_over(self, now: float) -> bool:
         return now - self._oldest > self.max_age
 
-    def _look(self, view: fw.NodeView, load: fw.LoadColumns) -> Usable:
+    def _look(self, view: fw.NodeView, load: fw.LoadColumns) -> UsableLoad:
         size = view.size
         sampled_at = load.sampled_at[:size]
         fresh = is_sampled(sampled_at, view.now, self.max_age)
@@ -144,7 +144,7 @@ class Ageing:
             np.where(fresh & is_load(measured[:size]), measured[:size], np.nan)
             for measured in (load.cpu_average, load.memory_average)
         )
-        return Usable(cpu, memory, ~fresh & (sampled_at > 0.0), int(np.count_nonzero(fresh)))
+        return UsableLoad(cpu, memory, ~fresh & (sampled_at > 0.0), int(np.count_nonzero(fresh)))
 
 
 def is_sampled(sampled_at: fw.FloatArray, now: float, max_age: float) -> fw.BoolArray:

@@ -66,7 +66,7 @@ def drivers_of(node: CSINode | None) -> set[str]:
     return set() if node is None else {driver.name for driver in node.spec.drivers}
 
 
-class Columns(Struct):
+class VolumeLimitColumns(Struct):
     """Entries for rows without a node, and where a driver has no limit, are NO_LIMIT.
 
     Attributes:
@@ -90,17 +90,17 @@ class CSINodeLimits:
         self._with_installed = with_installed
         self._objects: Objects | None = None
         self._versions = (-1, -1)
-        self._columns = Columns(np.zeros(0, dtype=np.int64))
+        self._columns = VolumeLimitColumns(np.zeros(0, dtype=np.int64))
 
-    def columns(self, view: NodeView) -> Columns:
+    def columns(self, view: NodeView) -> VolumeLimitColumns:
         """Return the columns for a view."""
         versions = (view.membership, view.objects.generation(CSI_NODE))
         if self._objects is not view.objects or self._versions != versions:
             self._objects, self._versions, self._columns = view.objects, versions, self._built(view)
         return self._columns
 
-    def _built(self, view: NodeView) -> Columns:
-        columns = Columns(np.zeros(view.size, dtype=np.int64))
+    def _built(self, view: NodeView) -> VolumeLimitColumns:
+        columns = VolumeLimitColumns(np.zeros(view.size, dtype=np.int64))
         known: dict[frozenset[str] | None, int] = {}
         for row in view.rows.tolist():
             node: CSINode | None = view.objects.get(CSI_NODE, "", view.name(row))
@@ -329,7 +329,7 @@ class NodeVolumeLimits(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions
         return fw.Verdicts(codes, bits, tuple(reasons)[: fw.MAX_REASONS])
 
     def _lacking(
-        self, volumes: Mapping[int, Volumes], columns: Columns, view: fw.NodeView, rows: fw.RowArray
+        self, volumes: Mapping[int, Volumes], columns: VolumeLimitColumns, view: fw.NodeView, rows: fw.RowArray
     ) -> dict[str, fw.BoolArray]:
         """Return by driver the rows without it, of drivers that reject such nodes (checkCSIDriverOnNode).
 
@@ -352,7 +352,7 @@ class NodeVolumeLimits(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions
                 known |= absent
         return lacking
 
-    def _may_exceed_limits(self, new: Volumes, columns: Columns, view: fw.NodeView) -> fw.BoolArray:
+    def _may_exceed_limits(self, new: Volumes, columns: VolumeLimitColumns, view: fw.NodeView) -> fw.BoolArray:
         """Return where a limit would be exceeded if no volume were shared and all were the driver's; others fit."""
         near = np.zeros(view.size, dtype=np.bool_)
         most = view.attachable + self._attachments.counts(view)
@@ -361,7 +361,7 @@ class NodeVolumeLimits(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions
                 near |= most > columns.limits[driver] - count
         return near
 
-    def _exceeds_limits(self, new: Volumes, columns: Columns, view: fw.NodeView, row: int) -> bool:
+    def _exceeds_limits(self, new: Volumes, columns: VolumeLimitColumns, view: fw.NodeView, row: int) -> bool:
         migrated = self._is_migrated(columns.examples[int(columns.migration_kinds[row])])
         attached: Volumes = {}
         for other in view.pods_on(row):

@@ -18,7 +18,7 @@ from secondary_scheduler.cli.clusterrecording.reading import Event, Recording
 from secondary_scheduler.nodeload import LOAD_KIND
 from secondary_scheduler.simulation.changing import ChangingCluster
 from secondary_scheduler.simulation.cluster import SimulatedCluster, is_static, without_node
-from secondary_scheduler.simulation.comparing import Against, PodPlacement, Side
+from secondary_scheduler.simulation.comparing import Against, ComparedSide, PodPlacement
 from secondary_scheduler.simulation.deciding import PodOutcome
 from secondary_scheduler.simulation.report import InputReport
 from secondary_scheduler.simulation.settingup import ReadyCluster, set_load
@@ -124,7 +124,7 @@ class Replay:
         self._placements: dict[str, PodPlacement] = {}
         self._recorded_nodes: dict[str, str] = {}
 
-    def run(self) -> Side:
+    def run(self) -> ComparedSide:
         """Replay everything."""
         recording = self._recording
         self._simulation.register(self._ready.cluster.pending)
@@ -148,7 +148,7 @@ class Replay:
         for pod in self._pods.values():
             self._settle(pod)
         figures = node_figures(self._state, self._load, recording.end)
-        return Side(
+        return ComparedSide(
             self._ready.configuration,
             self._placements,
             figures,

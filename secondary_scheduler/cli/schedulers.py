@@ -16,7 +16,7 @@ from secondary_scheduler.cli.errors import CommandError, printable, refusal
 if TYPE_CHECKING:
     from scheduler.answers import DecisionList, Document
     from scheduler.kube.client import ClientConfig
-    from secondary_scheduler.clusterstatus.schedulerclient import HTTPAnswer, SchedulerPod
+    from secondary_scheduler.clusterstatus.schedulerclient import SchedulerAnswer, SchedulerPod
     from secondary_scheduler.clusterstatus.unknownpods import AskedSchedulers
 
 PORT = 10259
@@ -141,7 +141,7 @@ class Schedulers:
         except CommandError as error:
             return error
 
-    def _advice(self, answer: HTTPAnswer) -> str:
+    def _advice(self, answer: SchedulerAnswer) -> str:
         if answer.status == 404 and _NOT_SERVED.fullmatch(answer.reason):
             return "; it does not serve this: it is older, or runs with --decision-history=0"
         if answer.status != 503 or "does not lead" not in answer.reason:

@@ -40,7 +40,7 @@ class _Head(msgspec.Struct, rename="camel"):
     scheduler_version: str = ""
 
 
-class HTTPAnswer(NamedTuple):
+class SchedulerAnswer(NamedTuple):
     """An HTTP answer; `asker` is who asked, as a message has it."""
 
     status: int
@@ -116,7 +116,7 @@ class RefusedAnswerError(CommandError):
         answer: what.
     """
 
-    def __init__(self, text: str, answer: HTTPAnswer) -> None:
+    def __init__(self, text: str, answer: SchedulerAnswer) -> None:
         self.answer = answer
         super().__init__(text)
 
@@ -163,7 +163,7 @@ class SchedulerPod:
             raise RefusedAnswerError(f"{self.place} answers {answer.refusal(right, absent)}", answer)
         return read_answer(answer.body, form, self.place)
 
-    async def get(self, path: str, query: Mapping[str, str]) -> HTTPAnswer:
+    async def get(self, path: str, query: Mapping[str, str]) -> SchedulerAnswer:
         """GET a path.
 
         Raises:
@@ -212,7 +212,7 @@ def _refusal(status: int, namespace: str, place: str) -> str:
 
 async def _exchange(
     tunnel: aiohttp.ClientWebSocketResponse, config: ClientConfig, place: str, target: str
-) -> HTTPAnswer:
+) -> SchedulerAnswer:
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     ours.settimeout(_ANSWER_SECONDS)
@@ -257,7 +257,7 @@ async def _receive(tunnel: aiohttp.ClientWebSocketResponse, sink: socket.socket,
             sink.shutdown(socket.SHUT_WR)
 
 
-def _ask(raw: socket.socket, config: ClientConfig, target: str) -> HTTPAnswer:
+def _ask(raw: socket.socket, config: ClientConfig, target: str) -> SchedulerAnswer:
     """Speak HTTPS over a connected socket; called in a thread."""
     inside = replace(
         config,
@@ -277,4 +277,4 @@ def _ask(raw: socket.socket, config: ClientConfig, target: str) -> HTTPAnswer:
         body = response.read(_MAX_BYTES + 1)
         if len(body) > _MAX_BYTES:
             raise http.client.HTTPException(f"the answer is larger than {_MAX_BYTES >> 20} MiB")
-        return HTTPAnswer(response.status, body)
+        return SchedulerAnswer(response.status, body)

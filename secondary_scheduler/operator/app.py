@@ -17,8 +17,8 @@ from scheduler.kube.model import Unstructured
 from secondary_scheduler.operator import logs
 from secondary_scheduler.operator.controller import Controller
 from secondary_scheduler.operator.groups import StatusController, status_controllers
-from secondary_scheduler.operator.metrics import Metrics
-from secondary_scheduler.operator.options import LEASE_NAME, Options, parse_options
+from secondary_scheduler.operator.metrics import OperatorMetrics
+from secondary_scheduler.operator.options import LEASE_NAME, OperatorOptions, parse_options
 from secondary_scheduler.operator.reconcile import Json, ObjectKey
 from secondary_scheduler.operator.standby import LeaseHolder, NamespaceLeases, Standby
 from secondary_scheduler.operator.writer import Writer
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1
 
 
-async def run(options: Options) -> int:
+async def run(options: OperatorOptions) -> int:
     """Serve health at once, compete for the Lease, and reconcile while holding it."""
     config = ClientConfig.load(options.kubeconfig)
     process = _Process(options, config)
@@ -88,8 +88,8 @@ async def run(options: Options) -> int:
 class _Process:
     """What the health endpoints and the main task share."""
 
-    def __init__(self, options: Options, config: ClientConfig) -> None:
-        self.metrics = Metrics(__version__)
+    def __init__(self, options: OperatorOptions, config: ClientConfig) -> None:
+        self.metrics = OperatorMetrics(__version__)
         self.namespace = options.namespace_of(config)
         self._served = options.served(config)
         self._status_of = options.status_of

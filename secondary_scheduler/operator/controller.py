@@ -13,7 +13,7 @@ from scheduler.kube.client import ApiError, Conflict, KubeClient, KubeError, Not
 from scheduler.kube.model import Unstructured
 from secondary_scheduler.operator import logs
 from secondary_scheduler.operator.caches import Caches
-from secondary_scheduler.operator.metrics import Metrics
+from secondary_scheduler.operator.metrics import OperatorMetrics
 from secondary_scheduler.operator.queue import WorkQueue
 from secondary_scheduler.operator.reconcile import (
     FINALIZER,
@@ -26,7 +26,7 @@ from secondary_scheduler.operator.reconcile import (
     Json,
     ObjectKey,
     Observed,
-    Plan,
+    ReconcilePlan,
     digest,
     fingerprint,
     is_terminating,
@@ -43,7 +43,7 @@ log = structlog.stdlib.get_logger(__name__)
 
 
 @dataclass
-class _Memory:
+class _ResourceMemory:
     """State of an instance between reconciles; losing it costs one apply per object."""
 
     applied: dict[ObjectKey, AppliedRecord] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Controller:
         namespaces: Collection[str],
         secrets: Collection[str] = (),
         version: str,
-        metrics: Metrics,
+        metrics: OperatorMetrics,
         leads: Callable[[], bool] = lambda: True,
         holds: Callable[[str], bool] = lambda namespace: True,
         openshift: bool = False,
@@ -88,7 +88,7 @@ class Controller:
         # One worker: instances share cluster-scoped names and decide about each other's scheduler names, and a cluster
         # has few of them. A second worker would need locks and save nothing.
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
-        self._memory: dict[ObjectKey, _Memory] = {}
+        self._memory: dict[ObjectKey, _ResourceMemory] = {}
         self.caches = Caches(client, namespaces, self._changed, secrets=secrets)
         self._writer = Writer(client, metrics, self.caches.record_answer)
         self._busy_since: float | None = None
@@ -215,7 +215,7 @@ class Controller:
         """Reconcile an instance once and requeue it if needed; returns the outcome as the metrics' label."""
         if not self._serves(key.namespace):
             return "standby"
-        memory = self._memory.setdefault(key, _Memory())
+        memory = self._memory.setdefault(key, _ResourceMemory())
         plan = await self._decide(key, memory)
         if plan is None:
             self._forget(key)
@@ -250,7 +250,7 @@ class Controller:
             self._queue.add(key, plan.requeue_after)
         return "ok"
 
-    async def _decide(self, key: ObjectKey, memory: _Memory) -> Plan | None:
+    async def _decide(self, key: ObjectKey, memory: _ResourceMemory) -> ReconcilePlan | None:
         resource = self.caches.get(key)
         if resource is None:
             return None
@@ -280,7 +280,7 @@ class Controller:
         return await asyncio.to_thread(reconcile, observed)
 
     async def _execute(
-        self, namespace: str, actions: Sequence[Action], memory: _Memory
+        self, namespace: str, actions: Sequence[Action], memory: _ResourceMemory
     ) -> tuple[dict[ObjectKey, ApiFailure], bool]:
         """Execute the actions in order; return the failures by object, and whether a write met a conflict."""
         failures: dict[ObjectKey, ApiFailure] = {}
@@ -306,7 +306,7 @@ class Controller:
                 self._remember(action, answer, memory)
         return failures, conflict
 
-    def _remember(self, action: Action, answer: Json | None, memory: _Memory) -> None:
+    def _remember(self, action: Action, answer: Json | None, memory: _ResourceMemory) -> None:
         if isinstance(action, Apply) and answer is not None:
             memory.applied[action.key] = AppliedRecord(digest(action.body), fingerprint(answer))
             log.info("applied", object=str(action.key))
@@ -314,7 +314,7 @@ class Controller:
             memory.applied.pop(action.key, None)
             log.info("deleted", object=str(action.key), why=action.why)
 
-    async def _report(self, key: ObjectKey, plan: Plan) -> bool:
+    async def _report(self, key: ObjectKey, plan: ReconcilePlan) -> bool:
         """Write the status and send its Events; returns false if the status could not be written."""
         resource = self.caches.get(key)
         if resource is None or plan.status is None:

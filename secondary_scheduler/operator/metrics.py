@@ -10,7 +10,7 @@ _STATUSES = ("True", "False", "Unknown")
 _DEGRADED = "Degraded"
 
 
-class Metrics:
+class OperatorMetrics:
     """Counters and gauges of one operator."""
 
     def __init__(self, version: str) -> None:

@@ -19,7 +19,7 @@ LEASE_NAME = "openshift-secondary-scheduler-operator-lock"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class OperatorOptions:
     """How one operator process runs."""
 
     namespace: str | None
@@ -53,7 +53,7 @@ class Options:
         return tuple(dict.fromkeys((self.namespace_of(config), *self.watch_namespaces)))
 
 
-def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> Options:
+def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) -> OperatorOptions:
     """Read flags, with the pod's environment as their defaults; wrong ones end the process with code 2."""
     parser = argparse.ArgumentParser(
         prog="secondary-scheduler-operator",
@@ -101,7 +101,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str] = os.
     parser.add_argument("-v", dest="verbosity", type=int, default=2, metavar="N", help="4 and more: debug lines")
     parser.add_argument("--version", action="version", version=__version__)
     parsed = parser.parse_args(arguments)
-    return Options(
+    return OperatorOptions(
         namespace=parsed.namespace or environment.get("POD_NAMESPACE") or None,
         watch_namespaces=parsed.watch_namespaces,
         status_of=parsed.status_of,

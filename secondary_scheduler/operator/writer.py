@@ -5,7 +5,7 @@ from datetime import datetime
 
 from scheduler.kube.client import APPLY_PATCH, ApiError, KubeClient, KubeError, NotFound, WriteWithheld, api_path
 from scheduler.kube.model import Unstructured, UnstructuredCodec
-from secondary_scheduler.operator.metrics import Metrics
+from secondary_scheduler.operator.metrics import OperatorMetrics
 from secondary_scheduler.operator.reconcile import (
     API_VERSION,
     FIELD_MANAGER,
@@ -32,7 +32,7 @@ class Writer:
     """
 
     def __init__(
-        self, client: KubeClient, metrics: Metrics, record_answer: Callable[[ObjectKey, Unstructured], Json]
+        self, client: KubeClient, metrics: OperatorMetrics, record_answer: Callable[[ObjectKey, Unstructured], Json]
     ) -> None:
         """`record_answer` takes the API server's answers, so that the next look sees our own writes."""
         self._client = client

@@ -19,7 +19,7 @@ from secondary_scheduler.errors import CommandError, printable
 from secondary_scheduler.page.options import PROGRAM, ListenAddress, PageOptions, parse_options
 from secondary_scheduler.page.rights import AUDIENCE, access_to
 from secondary_scheduler.page.running import LeadingScheduler
-from secondary_scheduler.page.sharing import SharedScene, Taker
+from secondary_scheduler.page.sharing import SharedPageModel, Taker
 from secondary_scheduler.page.site import PageSite, application
 
 Say = Callable[[str], None]
@@ -122,16 +122,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _run(options: PageOptions, api: ClientConfig, taker: Taker) -> None:
-    scenes = SharedScene(taker.take, _say)
+    page_models = SharedPageModel(taker.take, _say)
     async with (
         # Of its own, beside that of the snapshots: a flood of tokens is not to load the API server.
         KubeClient(api, user_agent=f"{PROGRAM}/{__version__} reviews", qps=20, burst=40) as reviews,
         _running_scheduler(options, api) as running,
-        _followed_lease(options, api, scenes),
+        _followed_lease(options, api, page_models),
     ):
         access = access_to(options.config_map, options.lease)
         site = PageSite(
-            scenes,
+            page_models,
             options.hosts,
             form_reviewer=Authorizer(reviews, audience=AUDIENCE, access=access),
             header_reviewer=Authorizer(reviews, access=access),
@@ -153,7 +153,7 @@ async def _running_scheduler(options: PageOptions, api: ClientConfig) -> AsyncIt
 
 
 @contextlib.asynccontextmanager
-async def _followed_lease(options: PageOptions, api: ClientConfig, scenes: SharedScene) -> AsyncIterator[None]:
+async def _followed_lease(options: PageOptions, api: ClientConfig, page_models: SharedPageModel) -> AsyncIterator[None]:
     """Drop what was read whenever the cluster goes back to an older state."""
     if options.lease is None:
         yield
@@ -162,7 +162,7 @@ async def _followed_lease(options: PageOptions, api: ClientConfig, scenes: Share
     def drop(restore: EtcdRestore) -> None:
         hint = "; the API server has not noticed: restart kube-apiserver" if restore.unnoticed else ""
         _say(f"the cluster went back to an older state: {restore.sign}; what was read before is dropped{hint}")
-        scenes.drop()
+        page_models.drop()
 
     lease = (options.lease.namespace, options.lease.name)
     async with KubeClient(api, user_agent=f"{PROGRAM}/{__version__} lease", qps=1, burst=5) as client:

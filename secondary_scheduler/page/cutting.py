@@ -1,4 +1,4 @@
-"""What of a scene its visitor may see.
+"""What of a page model its visitor may see.
 
 The only place that cuts: a view gets what this returns, and so cannot show more. Pods of namespaces that the visitor
 may not read are counts, and so are their messages and reasons: a plugin's words may name a pod, a group or a claim.
@@ -15,8 +15,8 @@ from msgspec import structs
 
 from scheduler.config import Configuration, load_configuration
 from secondary_scheduler.views.nodes import NodeColumns
+from secondary_scheduler.views.pagemodels import PageModel, Withheld
 from secondary_scheduler.views.runs import Limits, PodDecision, SimulationRun
-from secondary_scheduler.views.scenes import Scene, Withheld
 
 _OTHER_SCHEDULERS = "all of them"
 """In place of other schedulers' names, which are what a pod says."""
@@ -43,37 +43,39 @@ class Visitor:
         return self.namespaces is None or key.partition("/")[0] in self.namespaces
 
 
-def cut(scene: Scene, visitor: Visitor) -> Scene:
-    """Return what of a scene a visitor may see; the scene is of a snapshot and stays as it is."""
-    configuration = scene.configuration if visitor.configuration else _bare(scene.configuration.scheduler_names)
-    seen = [decision for decision in scene.run.decisions if visitor.sees(decision.pod)]
-    unseen = Counter(decision.result for decision in scene.run.decisions if not visitor.sees(decision.pod))
-    placed = Counter(decision.node for decision in scene.run.decisions if not visitor.sees(decision.pod))
+def cut(page_model: PageModel, visitor: Visitor) -> PageModel:
+    """Return what of a page model a visitor may see; the page model is of a snapshot and stays as it is."""
+    configuration = (
+        page_model.configuration if visitor.configuration else _bare(page_model.configuration.scheduler_names)
+    )
+    seen = [decision for decision in page_model.run.decisions if visitor.sees(decision.pod)]
+    unseen = Counter(decision.result for decision in page_model.run.decisions if not visitor.sees(decision.pod))
+    placed = Counter(decision.node for decision in page_model.run.decisions if not visitor.sees(decision.pod))
     run = SimulationRun(
         configuration=configuration,
         decisions=tuple(_numbered(number, decision, visitor) for number, decision in enumerate(seen, 1)),
-        load=scene.run.load,
-        now=scene.run.now,
-        unexplained=scene.run.unexplained,
-        before=_cut_columns(scene.run.before, visitor),
-        after=_cut_columns(scene.run.after, visitor),
-        seconds=scene.run.seconds,
-        figures=scene.run.figures,
+        load=page_model.run.load,
+        now=page_model.run.now,
+        unexplained=page_model.run.unexplained,
+        before=_cut_columns(page_model.run.before, visitor),
+        after=_cut_columns(page_model.run.after, visitor),
+        seconds=page_model.run.seconds,
+        figures=page_model.run.figures,
     )
     sees_all = visitor.namespaces is None
-    return Scene(
-        title=scene.title,
-        time=scene.time,
+    return PageModel(
+        title=page_model.title,
+        time=page_model.time,
         run=run,
         old=None,
-        remarks=scene.remarks if sees_all else (),
-        others=scene.others if sees_all else Counter({_OTHER_SCHEDULERS: scene.others.total()}),
-        pods_on=lambda node: [pod for pod in scene.pods_on(node) if visitor.sees(pod.key)],
+        remarks=page_model.remarks if sees_all else (),
+        others=page_model.others if sees_all else Counter({_OTHER_SCHEDULERS: page_model.others.total()}),
+        pods_on=lambda node: [pod for pod in page_model.pods_on(node) if visitor.sees(pod.key)],
         decide=_refuse,
         withheld=Withheld(
             decisions=unseen,
             placed=Counter({node: number for node, number in placed.items() if node is not None}),
-            pods_on=lambda node: sum(not visitor.sees(pod.key) for pod in scene.pods_on(node)),
+            pods_on=lambda node: sum(not visitor.sees(pod.key) for pod in page_model.pods_on(node)),
             configuration=not visitor.configuration,
         ),
     )

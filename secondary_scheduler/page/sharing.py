@@ -1,4 +1,4 @@
-"""One scene for all visitors: taken when somebody asks and none is fresh, and at most once a minute. It is of the
+"""One page model for all visitors: taken when somebody asks and none is fresh, and at most once a minute. It is of the
 cluster with the page's own rights, the load from the source of the scheduler's configuration.
 """
 
@@ -26,15 +26,15 @@ from secondary_scheduler.simulation.documents import Entry
 from secondary_scheduler.simulation.objects import RecordedObjects
 from secondary_scheduler.simulation.report import InputReport, ObjectPlace
 from secondary_scheduler.simulation.settingup import Conditions
+from secondary_scheduler.views.pagemodels import PageModel, decided_page_model
 from secondary_scheduler.views.runs import Limits
-from secondary_scheduler.views.scenes import Scene, decided_scene
 
 LIMITS = Limits(explained=20.0, total=40.0)
 """Shorter than the command's: visitors wait for it."""
 _SOURCE = "the cluster"
 
 
-def scene_of(
+def page_model_of(
     documents: Iterable[SnapshotObject],
     configured: Callable[[int | None], Configuration],
     *,
@@ -42,7 +42,7 @@ def scene_of(
     now: float,
     remarks: Iterable[str] = (),
     limits: Limits = LIMITS,
-) -> Scene:
+) -> PageModel:
     """Decide on what a cluster holds.
 
     Args:
@@ -67,11 +67,11 @@ def scene_of(
     cluster = build_cluster(objects, report, PodSelection(configured(None).scheduler_names))
     configuration = configured(cluster.minor)
     conditions = Conditions(seed=0, now=now, measured=measured)
-    scene, about = decided_scene(_SOURCE, cluster, configuration, conditions, limits=limits)
+    page_model, about = decided_page_model(_SOURCE, cluster, configuration, conditions, limits=limits)
     lines = [*remarks, *about]
     if report.invalid:
         lines.append(f"objects that cannot be used, and are left out: {report.invalid}")
-    return replace(scene, remarks=tuple(lines))
+    return replace(page_model, remarks=tuple(lines))
 
 
 NOT_READ = frozenset({"Deployment", "PodMetrics"})
@@ -81,7 +81,7 @@ PAGE_RESOURCES = tuple(resource for resource in RESOURCES if resource.kind not i
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """Takes scenes.
+    """Takes page models.
 
     Attributes:
         api: the cluster.
@@ -110,8 +110,8 @@ class Taker:
             cluster_minor=minor,
         )
 
-    def take(self) -> Scene:
-        """Return a scene of the cluster as it is.
+    def take(self) -> PageModel:
+        """Return a page model of the cluster as it is.
 
         Raises:
             KubeError, CommandError, ConfigurationError: there is none.
@@ -119,7 +119,7 @@ class Taker:
         remarks: list[str] = []
         documents = read_snapshot(self.api, remarks.append, PAGE_RESOURCES)
         measured = self._load(remarks, sum(document.kind == "Node" for document in documents))
-        return scene_of(documents, self.configured, measured=measured, now=time.time(), remarks=remarks)
+        return page_model_of(documents, self.configured, measured=measured, now=time.time(), remarks=remarks)
 
     def _load(self, remarks: list[str], nodes: int) -> LoadReading | None:
         sources, _ = configured_sources(self.configured().profiles, self.rules)
@@ -147,31 +147,31 @@ class Taker:
 
 FRESH_SECONDS: Final = 60.0
 _OLDEST_SECONDS: Final = 600.0
-"""After so long, no page is better than one with the former scene."""
+"""After so long, no page is better than one with the former page model."""
 
 
-class NoScene(Exception):
+class NoPageModel(Exception):
     """There is none, or only one that is too old; the log says why."""
 
 
-class SharedScene:
-    """The newest scene. `take` runs in a thread, never twice at a time."""
+class SharedPageModel:
+    """The newest page model. `take` runs in a thread, never twice at a time."""
 
     def __init__(
         self,
-        take: Callable[[], Scene],
+        take: Callable[[], PageModel],
         say: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Configure; nothing is taken yet.
 
         Args:
-            take: returns a scene, or raises.
+            take: returns a page model, or raises.
             say: gets a line where it raises.
             clock: monotonic.
         """
         self._take, self._say, self._clock = take, say, clock
-        self._scene: Scene | None = None
+        self._page_model: PageModel | None = None
         self._taken_at = self._tried_at = -float("inf")
         self._taking: asyncio.Task[None] | None = None
         self._drops = 0
@@ -179,32 +179,32 @@ class SharedScene:
     def drop(self) -> None:
         """Show nothing any more that was read until now. Called on the event loop."""
         self._drops += 1
-        self._scene = None
+        self._page_model = None
         self._tried_at = -float("inf")
 
-    async def current(self) -> Scene:
-        """Return the scene.
+    async def current(self) -> PageModel:
+        """Return the page model.
 
         Raises:
-            NoScene: none can be had.
+            NoPageModel: none can be had.
         """
         if self._taking is None and self._clock() - self._tried_at >= FRESH_SECONDS:
-            self._taking = asyncio.create_task(self._renew(), name="scene")
+            self._taking = asyncio.create_task(self._renew(), name="page_model")
         if self._taking is not None:
-            # A visitor who goes away does not take the others' scene along.
+            # A visitor who goes away does not take the others' page model along.
             await asyncio.shield(self._taking)
-        if self._scene is None or self._clock() - self._taken_at > _OLDEST_SECONDS:
-            self._scene = None
-            raise NoScene
-        return self._scene
+        if self._page_model is None or self._clock() - self._taken_at > _OLDEST_SECONDS:
+            self._page_model = None
+            raise NoPageModel
+        return self._page_model
 
     async def _renew(self) -> None:
         drops = -1
         try:
             while drops != self._drops:
                 drops = self._drops
-                scene = await _in_thread(self._take)
-            self._scene, self._taken_at = scene, self._clock()
+                page_model = await _in_thread(self._take)
+            self._page_model, self._taken_at = page_model, self._clock()
         except Exception as error:
             self._say(f"no new snapshot: {error}")
         finally:
@@ -214,29 +214,29 @@ class SharedScene:
             self._taking = None
 
 
-async def _in_thread(work: Callable[[], Scene]) -> Scene:
+async def _in_thread(work: Callable[[], PageModel]) -> PageModel:
     """Run it in a thread that the process does not wait for at its end."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Scene] = loop.create_future()
+    done: asyncio.Future[PageModel] = loop.create_future()
 
-    def settle(scene: Scene | None, error: Exception | None) -> None:
+    def settle(page_model: PageModel | None, error: Exception | None) -> None:
         if done.done():
             return
-        if scene is not None:
-            done.set_result(scene)
+        if page_model is not None:
+            done.set_result(page_model)
         else:
-            done.set_exception(error or NoScene())
+            done.set_exception(error or NoPageModel())
 
     def run() -> None:
-        scene: Scene | None = None
+        page_model: PageModel | None = None
         problem: Exception | None = None
         try:
-            scene = work()
+            page_model = work()
         except Exception as error:
             problem = error
         # The loop may be closed by now.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, scene, problem)
+            loop.call_soon_threadsafe(settle, page_model, problem)
 
-    threading.Thread(target=run, name="scene", daemon=True).start()
+    threading.Thread(target=run, name="page_model", daemon=True).start()
     return await done

@@ -38,12 +38,12 @@ from secondary_scheduler.page.rights import (
     reviewed,
 )
 from secondary_scheduler.page.running import Running
-from secondary_scheduler.page.sharing import NoScene, SharedScene
+from secondary_scheduler.page.sharing import NoPageModel, SharedPageModel
 from secondary_scheduler.views import rendering
 from secondary_scheduler.views.asking import BadQuery, read_form
 from secondary_scheduler.views.guarding import HEADERS, MAX_BODY, Handler, Refused, check_form, host_of
 from secondary_scheduler.views.health import health_page
-from secondary_scheduler.views.scenes import Scene
+from secondary_scheduler.views.pagemodels import PageModel
 from secondary_scheduler.views.showing import VIEWS, FilledTemplate, View, asked_pod, show_why
 
 COOKIE: Final = "__Host-session"
@@ -147,7 +147,7 @@ class PageSite:
     """What the server shows, and to whom.
 
     Attributes:
-        scenes: what is shown.
+        page_models: what is shown.
         hosts: names under which it answers, with any port.
         form_reviewer: reviews tokens of the form, which are for the page's audience.
         header_reviewer: reviews tokens of the header, which are for the API server.
@@ -155,7 +155,7 @@ class PageSite:
         running: what can be asked with a visitor's token; None: nothing, as the Lease is not known.
     """
 
-    scenes: SharedScene
+    page_models: SharedPageModel
     hosts: frozenset[str]
     form_reviewer: Reviewer
     header_reviewer: Reviewer
@@ -230,7 +230,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         return _problem(400, str(problem))
     except Refused as problem:
         return _problem(problem.status, str(problem))
-    except NoScene:
+    except NoPageModel:
         return _problem(503, "there is no snapshot of the cluster at the moment; try again in a minute")
     except web.HTTPException as problem:
         return _problem(problem.status, problem.text or problem.reason)
@@ -249,7 +249,7 @@ def _problem(status: int, message: str) -> web.Response:
 
 
 def _bare(template: str, status: int = 200, **values: Any) -> web.Response:
-    """Return a page that knows neither a visitor nor a scene."""
+    """Return a page that knows neither a visitor nor a page model."""
     text = rendering.render(template, version=__version__, site_root="", **values)
     return web.Response(text=text, status=status, content_type="text/html", charset="utf-8")
 
@@ -306,9 +306,11 @@ async def _shown(request: web.Request, prepare: Prepare) -> web.StreamResponse:
             with_lease=site.running is not None and not caller.can_ask,
         ) as visitor:
             view, status, of_now = await prepare(caller, visitor)
-            scene = await site.scenes.current()
+            page_model = await site.page_models.current()
             account = Account(",".join(namespaces), visitor.namespaces is None, caller.can_ask)
-            text = await _made(site, lambda: _text_of(request, view, scene, visitor, account, of_now=of_now, site=site))
+            text = await _made(
+                site, lambda: _text_of(request, view, page_model, visitor, account, of_now=of_now, site=site)
+            )
     except Refused as refusal:
         if refusal.status == 401 and caller.session:
             # Its token is not known any more.
@@ -332,7 +334,7 @@ async def _health(request: web.Request) -> web.StreamResponse:
             )
         except CommandError as error:
             raise Refused(502, str(error)) from error
-        return lambda request, scene: FilledTemplate("health.html", "health", {"page": page}), 200, True
+        return lambda request, page_model: FilledTemplate("health.html", "health", {"page": page}), 200, True
 
     return await _shown(request, prepare)
 
@@ -353,7 +355,7 @@ async def _why(request: web.Request) -> web.StreamResponse:
                 problem, status = str(error), 502
         else:
             problem, status = _FOR_THIS_PAGE_ONLY, 403
-        return lambda request, scene: show_why(request, scene, pod, problem), status, True
+        return lambda request, page_model: show_why(request, page_model, pod, problem), status, True
 
     return await _shown(request, prepare)
 
@@ -377,15 +379,15 @@ async def _made(site: PageSite, make: Callable[[], str]) -> str:
 def _text_of(
     request: web.Request,
     view: View,
-    everything: Scene,
+    everything: PageModel,
     visitor: Visitor,
     account: Account,
     *,
     of_now: bool,
     site: PageSite,
 ) -> str:
-    scene = cut(everything, visitor)
-    shown: FilledTemplate = view(request, scene)
+    page_model = cut(everything, visitor)
+    shown: FilledTemplate = view(request, page_model)
     navigation = [*_NAVIGATION]
     if visitor.configuration:
         navigation.append((CONFIGURATION, "Configuration"))
@@ -399,7 +401,7 @@ def _text_of(
         "navigation": navigation,
         "live": False,
         "of_now": of_now,
-        "scene": scene,
+        "page_model": page_model,
         "moment": None,
         "has_time": True,
         "version": __version__,

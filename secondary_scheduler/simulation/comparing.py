@@ -74,7 +74,7 @@ class Against:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparedSide:
     """What one configuration decided.
 
     Attributes:
@@ -117,12 +117,12 @@ class ComparedPod:
 class Comparison:
     """Both sides, and all pods in the order of the decisions."""
 
-    old: Side
-    new: Side
+    old: ComparedSide
+    new: ComparedSide
     pods: tuple[ComparedPod, ...]
 
     @property
-    def sides(self) -> Mapping[str, Side]:
+    def sides(self) -> Mapping[str, ComparedSide]:
         """The sides by their names."""
         return {"old": self.old, "new": self.new}
 
@@ -181,7 +181,7 @@ class Comparison:
             yield self.old.figures.values(kind, resource), self.new.figures.values(kind, resource)
 
 
-def compare(old: Side, new: Side) -> Comparison:
+def compare(old: ComparedSide, new: ComparedSide) -> Comparison:
     """Put the decisions of both sides together, by pod.
 
     A pod that only one side has belongs to a profile that the other does not have: nothing would schedule it.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from scheduler.framework import NodeInfo, PodInfo
 from secondary_scheduler.simulation.deciding import PLACED
 from secondary_scheduler.views.nodes import MEASURES, RESOURCES, NodeColumns
+from secondary_scheduler.views.pagemodels import PageModel
 from secondary_scheduler.views.runs import PodDecision
-from secondary_scheduler.views.scenes import Scene
 
 _MAX_PODS = 500
 
@@ -53,13 +53,13 @@ class NodePage:
     hidden_coming: int
 
 
-def node_page(scene: Scene, name: str) -> NodePage | None:
+def node_page(page_model: PageModel, name: str) -> NodePage | None:
     """Return the page of a node; None where there is none of that name."""
-    columns = scene.run.after if scene.is_replayed else scene.run.before
+    columns = page_model.run.after if page_model.is_replayed else page_model.run.before
     index = _index(columns, name)
     if index is None:
         return None
-    recorded = _index(scene.run.before, name) if scene.is_replayed else None
+    recorded = _index(page_model.run.before, name) if page_model.is_replayed else None
     usage = tuple(
         ResourceUsage(
             resource,
@@ -68,26 +68,28 @@ def node_page(scene: Scene, name: str) -> NodePage | None:
             tuple((measure, float(columns.shares[measure, resource][index])) for measure in MEASURES),
             {}
             if recorded is None
-            else {measure: float(scene.run.before.shares[measure, resource][recorded]) for measure in MEASURES},
+            else {measure: float(page_model.run.before.shares[measure, resource][recorded]) for measure in MEASURES},
         )
         for resource in RESOURCES
     )
-    pods = sorted(scene.pods_on(name), key=lambda pod: (-pod.requests.get("cpu", 0), pod.key))
+    pods = sorted(page_model.pods_on(name), key=lambda pod: (-pod.requests.get("cpu", 0), pod.key))
     uids = {pod.uid for pod in pods}
     return NodePage(
         columns.infos[index],
         usage,
         float(columns.ages[index]),
         columns.fresh[index],
-        len(pods) + scene.withheld.pods_on(name),
+        len(pods) + page_model.withheld.pods_on(name),
         pods[:_MAX_PODS],
         [
             decision
-            for decision in scene.run.decisions
-            if decision.result == PLACED and decision.node == name and (not scene.is_replayed or decision.uid in uids)
+            for decision in page_model.run.decisions
+            if decision.result == PLACED
+            and decision.node == name
+            and (not page_model.is_replayed or decision.uid in uids)
         ],
-        scene.withheld.pods_on(name),
-        scene.withheld.placed[name],
+        page_model.withheld.pods_on(name),
+        page_model.withheld.placed[name],
     )
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from scheduler.answers import Decision, DecisionDetail, DecisionList, TriedAgain
 from secondary_scheduler.simulation.deciding import GATED, PLACED, UNDECIDED, UNSCHEDULABLE
 from secondary_scheduler.views.nodes import page_of
+from secondary_scheduler.views.pagemodels import PageModel
 from secondary_scheduler.views.runs import PodDecision
-from secondary_scheduler.views.scenes import Scene
 
 _MAX_NAMESPACES = 1000
 WAITING = "waiting"
@@ -72,11 +72,11 @@ class PodList:
     namespaces: Sequence[str]
 
 
-def listed_pods(scene: Scene, wanted: PodFilter, page: int) -> PodList:
+def listed_pods(page_model: PageModel, wanted: PodFilter, page: int) -> PodList:
     """Return a page of the pods; those that wait come first, the last page for a larger number."""
-    decisions = scene.run.decisions
+    decisions = page_model.run.decisions
     every = [PodRow(decision.pod, decision.scheduler_name, None, decision.waiting) for decision in decisions]
-    every += _placed(scene)
+    every += _placed(page_model)
     text = wanted.text.casefold()
     rows = [
         row
@@ -91,10 +91,10 @@ def listed_pods(scene: Scene, wanted: PodFilter, page: int) -> PodList:
     return PodList(page_rows, len(rows), len(every), page, pages, namespaces)
 
 
-def _placed(scene: Scene) -> Iterator[PodRow]:
-    names = frozenset(scene.configuration.scheduler_names)
-    for node in scene.run.before.infos:
-        for pod in scene.pods_on(node.name):
+def _placed(page_model: PageModel) -> Iterator[PodRow]:
+    names = frozenset(page_model.configuration.scheduler_names)
+    for node in page_model.run.before.infos:
+        for pod in page_model.pods_on(node.name):
             if pod.scheduler_name in names:
                 yield PodRow(pod.key, pod.scheduler_name, node.name)
 
@@ -148,24 +148,24 @@ class WaitingQueue:
     pages: int
 
 
-def queues(scene: Scene, page: int) -> list[WaitingQueue]:
+def queues(page_model: PageModel, page: int) -> list[WaitingQueue]:
     """Return the queues that hold pods; `page` is that of the tables, each as far as it goes."""
-    every = (_queue(scene, result, title, about, page) for result, title, about in _QUEUES)
+    every = (_queue(page_model, result, title, about, page) for result, title, about in _QUEUES)
     return [queue for queue in every if queue.number or queue.hidden]
 
 
-def other_schedulers(scene: Scene) -> list[tuple[str, int]]:
+def other_schedulers(page_model: PageModel) -> list[tuple[str, int]]:
     """Return how many pending pods other schedulers have, the most first."""
-    return scene.others.most_common(_MAX_SCHEDULERS)
+    return page_model.others.most_common(_MAX_SCHEDULERS)
 
 
-def _queue(scene: Scene, result: str, title: str, about: str, page: int) -> WaitingQueue:
-    waiting = scene.run.decisions if scene.run.queue is None else scene.run.queue
+def _queue(page_model: PageModel, result: str, title: str, about: str, page: int) -> WaitingQueue:
+    waiting = page_model.run.decisions if page_model.run.queue is None else page_model.run.queue
     rows = [decision for decision in waiting if decision.result == result]
     page_rows, page, pages = page_of(rows, page)
     waits = [decision.waiting for decision in rows if decision.waiting is not None]
     reasons = () if result == PLACED else _reasons(rows)
-    hidden = scene.withheld.decisions[result]
+    hidden = page_model.withheld.decisions[result]
     return WaitingQueue(
         result, title, about, page_rows, len(rows), hidden, max(waits, default=None), reasons, page, pages
     )

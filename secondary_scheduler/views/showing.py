@@ -1,6 +1,6 @@
-"""Which template shows which part of a scene, by the parameters of a page's address.
+"""Which template shows which part of a page model, by the parameters of a page's address.
 
-A view gets the scene that its reader may see: no view asks who that is.
+A view gets the page model that its reader may see: no view asks who that is.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from secondary_scheduler.views import decisions, nodes, pods
 from secondary_scheduler.views.asking import choice, page_number, text
 from secondary_scheduler.views.configuration import configuration_page
 from secondary_scheduler.views.nodepage import node_page
+from secondary_scheduler.views.pagemodels import PageModel
 from secondary_scheduler.views.pods import PodAnswer
 from secondary_scheduler.views.runs import PodDecision
-from secondary_scheduler.views.scenes import Scene
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class FilledTemplate:
     values: Mapping[str, Any]
 
 
-View = Callable[[web.Request, Scene], FilledTemplate]
+View = Callable[[web.Request, PageModel], FilledTemplate]
 
 
-def show_nodes(request: web.Request, scene: Scene) -> FilledTemplate:
+def show_nodes(request: web.Request, page_model: PageModel) -> FilledTemplate:
     """All nodes as a heat map."""
-    run = scene.run
-    moment = choice(request, "when", ("before", "after"), "after" if scene.is_replayed else "before")
+    run = page_model.run
+    moment = choice(request, "when", ("before", "after"), "after" if page_model.is_replayed else "before")
     columns = run.before if moment == "before" else run.after
     keys = nodes.group_keys(columns)
     choices = {
@@ -55,56 +55,56 @@ def show_nodes(request: web.Request, scene: Scene) -> FilledTemplate:
     }
     heat = nodes.heat_map(columns, choices["by"], choices["resource"], choices["group"], choices["order"])
     return FilledTemplate(
-        "nodes.html", "nodes", {"shown": choices, "heat": heat, "keys": keys, "remarks": scene.remarks}
+        "nodes.html", "nodes", {"shown": choices, "heat": heat, "keys": keys, "remarks": page_model.remarks}
     )
 
 
-def show_node(request: web.Request, scene: Scene) -> FilledTemplate:
+def show_node(request: web.Request, page_model: PageModel) -> FilledTemplate:
     """One node."""
     name = text(request, "name")
-    page = node_page(scene, name)
+    page = node_page(page_model, name)
     if page is None:
-        missing = "at this moment there is no node" if scene.is_replayed else "the snapshot has no node"
+        missing = "at this moment there is no node" if page_model.is_replayed else "the snapshot has no node"
         raise web.HTTPNotFound(text=f"{missing} {name}")
     return FilledTemplate("node.html", "nodes", {"node": page})
 
 
-def show_queue(request: web.Request, scene: Scene) -> FilledTemplate:
+def show_queue(request: web.Request, page_model: PageModel) -> FilledTemplate:
     """The pods that wait."""
-    queues = pods.queues(scene, page_number(request))
-    return FilledTemplate("queue.html", "queue", {"queues": queues, "others": pods.other_schedulers(scene)})
+    queues = pods.queues(page_model, page_number(request))
+    return FilledTemplate("queue.html", "queue", {"queues": queues, "others": pods.other_schedulers(page_model)})
 
 
-def show_configuration(request: web.Request, scene: Scene) -> FilledTemplate:
+def show_configuration(request: web.Request, page_model: PageModel) -> FilledTemplate:
     """The configuration as it takes effect."""
-    if scene.withheld.configuration:
+    if page_model.withheld.configuration:
         raise web.HTTPForbidden(text="the configuration is for who may read the scheduler's ConfigMap")
     return FilledTemplate(
-        "configuration.html", "configuration", {"shown": configuration_page(scene.configuration, scene.old)}
+        "configuration.html", "configuration", {"shown": configuration_page(page_model.configuration, page_model.old)}
     )
 
 
-def show_decisions(request: web.Request, scene: Scene) -> FilledTemplate:
+def show_decisions(request: web.Request, page_model: PageModel) -> FilledTemplate:
     """The decisions that pass a filter."""
-    choices = decisions.choices_of(scene.run)
+    choices = decisions.choices_of(page_model.run)
     wanted = decisions.Filter(
         text=text(request, "q"),
         result=choice(request, "result", ("", *RESULTS), ""),
         namespace=choice(request, "namespace", ("", *choices.namespaces), ""),
         plugin=choice(request, "plugin", ("", *choices.plugins), ""),
     )
-    decision_list = decisions.listed(scene.run, wanted, page_number(request))
+    decision_list = decisions.listed(page_model.run, wanted, page_number(request))
     return FilledTemplate("decisions.html", "decisions", {"wanted": wanted, "choices": choices, "shown": decision_list})
 
 
 def show_decision(
-    request: web.Request, scene: Scene, attempts_of: Callable[[str], Sequence[PodDecision]] = lambda key: ()
+    request: web.Request, page_model: PageModel, attempts_of: Callable[[str], Sequence[PodDecision]] = lambda key: ()
 ) -> FilledTemplate:
     """One decision; `attempts_of` returns all attempts of a pod, by its key."""
     number = request.match_info["number"]
-    every = scene.run.decisions
+    every = page_model.run.decisions
     if not (number.isascii() and number.isdigit() and len(number) < 8 and 1 <= int(number) <= len(every)):
-        when = " at this moment" if scene.is_replayed else ""
+        when = " at this moment" if page_model.is_replayed else ""
         raise web.HTTPNotFound(text=f"there is no decision {number}{when}; the last one is {len(every)}")
     decision = every[int(number) - 1]
     page = decisions.decision_page(decision, len(every), attempts_of(decision.pod))
@@ -117,11 +117,13 @@ def asked_pod(request: web.Request) -> tuple[str, str] | None:
     return (namespace, name) if namespace and name else None
 
 
-def show_why(request: web.Request, scene: Scene, pod: PodAnswer | None = None, problem: str = "") -> FilledTemplate:
+def show_why(
+    request: web.Request, page_model: PageModel, pod: PodAnswer | None = None, problem: str = ""
+) -> FilledTemplate:
     """What the running scheduler says about a pod, or why it says nothing; a list to choose from if none is named."""
     question = asked_pod(request)
     wanted = pods.PodFilter(text(request, "q"), text(request, "in"), choice(request, "state", ("", *pods.STATES), ""))
-    listed = pods.listed_pods(scene, wanted, page_number(request)) if question is None else None
+    listed = pods.listed_pods(page_model, wanted, page_number(request)) if question is None else None
     namespace, name = question or ("", "")
     values = {"namespace": namespace, "name": name, "wanted": wanted, "states": pods.STATES, "pods": listed}
     return FilledTemplate("why.html", "why", {**values, "pod": pod, "problem": problem, "read_at": time.time()})

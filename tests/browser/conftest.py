@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.browser import CHROMIUM, served_pages
-from tests.support.recordedscenes import write_recorded_scene
+from tests.support.pagemodels import write_page_model
+from tests.support.recordedpagemodels import write_recorded_page_model
 from tests.support.runningpages import FakeCluster, running_site, served_site
-from tests.support.scenes import write_scene
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -20,8 +20,8 @@ def _browser() -> None:
 
 
 def _served(factory: pytest.TempPathFactory, nodes: int, pending: int) -> Iterator[str]:
-    directory = factory.mktemp("scene")
-    files = write_scene(directory, nodes, pending, hostile=True)
+    directory = factory.mktemp("page_model")
+    files = write_page_model(directory, nodes, pending, hostile=True)
     arguments = ["--snapshot", str(files["snapshot"]), "--config", str(files["config"]), "--old", str(files["old"])]
     with served_pages(arguments, directory) as address:
         yield address
@@ -35,7 +35,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def running_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Of pages that have every view, also the one of the running scheduler, which is a fake."""
-    files = write_scene(tmp_path_factory.mktemp("scene"), 60, 60, hostile=True)
+    files = write_page_model(tmp_path_factory.mktemp("page_model"), 60, 60, hostile=True)
     with served_site(running_site(files)) as address:
         yield address
 
@@ -43,7 +43,7 @@ def running_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def changing(tmp_path: Path) -> Iterator[tuple[str, FakeCluster]]:
     """Pages of a fake cluster, and that cluster, to be changed."""
-    site = running_site(write_scene(tmp_path, 60, 60))
+    site = running_site(write_page_model(tmp_path, 60, 60))
     assert isinstance(site.live, FakeCluster)
     with served_site(site) as address:
         yield address, site.live
@@ -57,7 +57,7 @@ def large_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def recorded_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     directory = tmp_path_factory.mktemp("recorded")
-    files = write_recorded_scene(directory, 60, 60, hostile=True)
+    files = write_recorded_page_model(directory, 60, 60, hostile=True)
     arguments = ["--recording", str(files["recording"]), "--config", str(files["config"])]
     with served_pages(arguments, directory) as address:
         yield address

@@ -11,14 +11,14 @@ from playwright.sync_api import Page, expect
 from secondary_scheduler.page.site import COOKIE
 from tests.support.browser import chromium, watched_page
 from tests.support.servedpage import TOKEN, served_page
-from tests.support.sharedscenes import crowded_scene
+from tests.support.sharedpagemodels import crowded_page_model
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with served_page(crowded_scene(60, 60)) as address:
+    with served_page(crowded_page_model(60, 60)) as address:
         yield address
 
 

@@ -34,7 +34,7 @@ def page(tmp_path: Path) -> Iterator[Page]:
 
 def change(cluster: FakeCluster, **answers: Any) -> None:
     """Let the cluster be another one, seven seconds later, in which two more pods were placed."""
-    cluster.answers.append(replace(status_of(cluster.scene, 10, **answers), time="2026-11-24T12:00:07Z"))
+    cluster.answers.append(replace(status_of(cluster.page_model, 10, **answers), time="2026-11-24T12:00:07Z"))
 
 
 def test_the_first_view_says_how_the_scheduler_is(page: Page, changing: Changing) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from scheduler.catalog import DEFAULT_KUBERNETES, KUBERNETES_VERSIONS
-from scheduler.cel import CompileError, EvaluationError, Selector
+from scheduler.cel import CompiledSelector, CompileError, EvaluationError
 from scheduler.kube.model import DeviceClass, ResourceClaim, ResourceSlice
 from scheduler.plugins.dynamicresources.allocator import Allocator
 from scheduler.plugins.dynamicresources.capacity import AllocationError, amounts
@@ -64,7 +64,7 @@ def ours_of(expression: str, device: Json, driver: str = DRIVER) -> Json:
     content = {"metadata": {"name": "s"}, "spec": {"driver": driver, "pool": {"name": "p"}, "devices": [device]}}
     offered = OfferedSlice(msgspec.convert(content, ResourceSlice)).devices[0]
     try:
-        selector = Selector(expression)
+        selector = CompiledSelector(expression)
         first = selector.matches(offered).matches
         assert selector.matches(offered) == (first, 0)
         return {"result": first}

@@ -18,7 +18,7 @@ from components._dashboard import dashboard
 from components.alerts import alert_rules, recorded
 from scheduler.observe import Metrics as SchedulerMetrics
 from scheduler.observe.series import CounterFamily, Histograms
-from secondary_scheduler.operator.metrics import Metrics as OperatorMetrics
+from secondary_scheduler.operator.metrics import OperatorMetrics
 from secondary_scheduler.rebalancer.metrics import RebalancerMetrics
 
 NAMESPACE = "scheduling"

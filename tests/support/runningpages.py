@@ -17,14 +17,14 @@ from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.live import LiveCluster
-from secondary_scheduler.cli.ui.reading import read_recording_scenes, read_scene
+from secondary_scheduler.cli.ui.reading import read_page_model, read_recording_page_models
 from secondary_scheduler.clusterstatus.asking import LiveState, summarize_decisions, summarize_metrics
 from secondary_scheduler.clusterstatus.document import status_document
 from secondary_scheduler.clusterstatus.installations import CallerLimits, instances_of, read_installations
 from secondary_scheduler.clusterstatus.status import StatusReport
+from secondary_scheduler.views.pagemodels import DEFAULT_LIMITS, PageModel
 from secondary_scheduler.views.pods import PodAnswer, running_pod
 from secondary_scheduler.views.runs import Limits
-from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene
 from tests.support.answers import read_decision
 from tests.unit.cli.fakeapi import FakeConnection
 from tests.unit.cli.status import installation as made
@@ -34,14 +34,14 @@ _SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class FakeCluster(LiveCluster):
-    """A fake: answers from a scene."""
+    """A fake: answers from a page model."""
 
-    scene: Scene
+    page_model: PageModel
     answers: list[StatusReport | CommandError]
     """What `status` says of it, or why it says nothing: the last one counts."""
 
-    def read(self, request: SnapshotRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS) -> Scene:
-        return self.scene
+    def read(self, request: SnapshotRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS) -> PageModel:
+        return self.page_model
 
     def status(self) -> StatusReport:
         latest = self.answers[-1]
@@ -50,7 +50,7 @@ class FakeCluster(LiveCluster):
         return latest
 
     def ask(self, namespace: str, name: str) -> PodAnswer:
-        for decision in self.scene.run.decisions:
+        for decision in self.page_model.run.decisions:
             if decision.pod.rpartition("/")[2] == name:
                 attempt = read_decision(
                     time="2026-09-21T14:13:20Z",
@@ -67,16 +67,16 @@ class FakeCluster(LiveCluster):
         raise CommandError(f"{namespace}/{name}: unknown to scheduler-1")
 
 
-def status_of(scene: Scene, placed: int = 8, *, alive: bool = True, **answers: Any) -> StatusReport:
-    """What `status` says of an installation that has placed some of a scene's pods.
+def status_of(page_model: PageModel, placed: int = 8, *, alive: bool = True, **answers: Any) -> StatusReport:
+    """What `status` says of an installation that has placed some of a page model's pods.
 
     Args:
-        scene: whose pods they are.
+        page_model: whose pods they are.
         placed: how many.
         alive: whether the scheduler answers.
         answers: of the API server, in place of those of a healthy installation.
     """
-    chosen = [decision for decision in scene.run.decisions if decision.node][:placed]
+    chosen = [decision for decision in page_model.run.decisions if decision.node][:placed]
     times = (f"2026-11-24T11:59:{59 - 4 * number:02d}Z" for number in range(len(chosen)))
     items = [
         read_decision(time=time, pod=decision.pod, node=decision.node)
@@ -92,19 +92,21 @@ def status_of(scene: Scene, placed: int = 8, *, alive: bool = True, **answers: A
 
 
 def running_site(files: Mapping[str, Path]) -> Site:
-    """A site of the files of `write_scene`, with a fake cluster behind it."""
+    """A site of the files of `write_page_model`, with a fake cluster behind it."""
     request = SnapshotRequest([str(files["snapshot"])], files["config"], files["old"])
-    scene = read_scene(request, lambda line: None)
+    page_model = read_page_model(request, lambda line: None)
     return Site(
-        scene, live=FakeCluster(None, None, None, None, None, 10259, None, scene, [status_of(scene)]), request=request
+        page_model,
+        live=FakeCluster(None, None, None, None, None, 10259, None, page_model, [status_of(page_model)]),
+        request=request,
     )
 
 
 def recorded_site(files: Mapping[str, Path]) -> Site:
-    """A site of the files of `write_recorded_scene`."""
+    """A site of the files of `write_recorded_page_model`."""
     request = SnapshotRequest([], files["config"], files["old"], recording=str(files["recording"]))
-    scenes = read_recording_scenes(request, lambda line: None)
-    return Site(scenes.at(scenes.last), scenes=scenes)
+    page_models = read_recording_page_models(request, lambda line: None)
+    return Site(page_models.at(page_models.last), page_models=page_models)
 
 
 @contextlib.contextmanager

@@ -15,9 +15,9 @@ from scheduler.observe import bind, in_words, port_of, serving
 from secondary_scheduler.page.app import serve, tls_of
 from secondary_scheduler.page.options import ListenAddress, PageOptions
 from secondary_scheduler.page.rights import NamespacedName
-from secondary_scheduler.page.sharing import SharedScene
+from secondary_scheduler.page.sharing import SharedPageModel
 from secondary_scheduler.page.site import PageSite, application
-from secondary_scheduler.views.scenes import Scene
+from secondary_scheduler.views.pagemodels import PageModel
 from tests.support.visiting import FakeReviewer
 
 _SECONDS = 60
@@ -69,15 +69,15 @@ async def page_process(
 
 
 @contextlib.contextmanager
-def served_page(scene: Scene) -> Iterator[str]:
-    """Serve a scene from a thread; yields the address, without a path."""
+def served_page(page_model: PageModel) -> Iterator[str]:
+    """Serve a page model from a thread; yields the address, without a path."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="page")
     thread.start()
     rights = frozenset({"nodes", "pods/shop"})
     lines: list[str] = []
     site = PageSite(
-        SharedScene(lambda: scene, lines.append),
+        SharedPageModel(lambda: page_model, lines.append),
         frozenset({"127.0.0.1"}),
         FakeReviewer(**{TOKEN: rights}),
         FakeReviewer(),

@@ -49,7 +49,7 @@ VIEWS = (
     View("why-pod", "/why", "/why?namespace=shop&name=api-000", running=True),
 )
 HOSTILE_LABEL = View("nodes-by-label", "/nodes", "/nodes?group=example.com%2Fevil")
-"""Of a hostile scene: its groups are named by what a tenant wrote."""
+"""Of a hostile page model: its groups are named by what a tenant wrote."""
 OVER_TIME = View("over-time", "/over-time", "/over-time")
 """Of a recording only."""
 _ROW = re.compile(r'<th scope="row" class="name"><a href="[^"]*?(/decisions/\d+)"')

@@ -12,9 +12,9 @@ from aiohttp.test_utils import TestServer
 
 from secondary_scheduler.page.rights import Rights
 from secondary_scheduler.page.running import Running
-from secondary_scheduler.page.sharing import SharedScene
+from secondary_scheduler.page.sharing import SharedPageModel
 from secondary_scheduler.page.site import COOKIE, PageSite, Sessions, application
-from secondary_scheduler.views.scenes import Scene
+from secondary_scheduler.views.pagemodels import PageModel
 from tests.support.clock import Clock
 
 HOST = "page.example.com"
@@ -101,8 +101,8 @@ class Visit:
 
 
 @contextlib.asynccontextmanager
-async def visiting(scene: Scene, running: Running | None = None) -> AsyncIterator[Visit]:
-    """Serve a scene, and what is said of the running scheduler; `admin` may see all, `viewer` the pods of `ours`,
+async def visiting(page_model: PageModel, running: Running | None = None) -> AsyncIterator[Visit]:
+    """Serve a page model, and what is said of the running scheduler; `admin` may see all, `viewer` the pods of `ours`,
     `nobody` nothing, `counter` nodes only."""
     tokens = {
         "admin": ALL,
@@ -112,7 +112,7 @@ async def visiting(scene: Scene, running: Running | None = None) -> AsyncIterato
     }
     form, header, clock, lines = FakeReviewer(**tokens), FakeReviewer(), Clock(), list[str]()
     header.tokens = {f"api-{name}": rights for name, rights in tokens.items()}
-    shared = SharedScene(lambda: scene, lines.append, clock)
+    shared = SharedPageModel(lambda: page_model, lines.append, clock)
     site = PageSite(shared, frozenset({HOST}), form, header, lines.append, running, Sessions(clock), Rights(clock))
     server = TestServer(application(site), host="127.0.0.1")
     async with server:

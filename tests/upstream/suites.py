@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devcluster.errors import SpecError
-from devcluster.releases import PEERS, Release
+from devcluster.releases import PEERS, KubernetesRelease
 from devcluster.toolchain.binaries import BINARIES, MODULES
 
 KUBERNETES = "k8s.io/kubernetes"
@@ -35,7 +35,7 @@ class Suite:
     """
 
     name: str
-    release: Release
+    release: KubernetesRelease
     module: str
     version: str
     root: str
@@ -47,7 +47,7 @@ class Suite:
         return frozenset({KUBERNETES, self.module})
 
 
-def suite_of(name: str, release: Release) -> Suite:
+def suite_of(name: str, release: KubernetesRelease) -> Suite:
     """The tests of that name which fit a release. Raises SpecError where there are none."""
     if name in _FOLDERS:
         requirements = MODULES / release.modules

@@ -1,7 +1,7 @@
 """When an object counts as ready, kind by kind: of workloads, when the generation asked for is rolled out, as `kubectl
 rollout status` sees it.
 
-Pure, except that an `ObjectReader` fetches what belongs to an object.
+Pure, except that an `LiveObjects` fetches what belongs to an object.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ _HARMLESS = frozenset({"ContainerCreating", "PodInitializing"})
 _MESSAGE_LIMIT = 500  # a termination message may be 4 KiB
 
 
-class ObjectReader(Protocol):
+class LiveObjects(Protocol):
     """Reading related objects; answers are empty where there are none or they may not be read."""
 
     def list(self, api_version: str, kind: str, namespace: str, selector: Object) -> list[Object]:
@@ -64,7 +64,7 @@ READY = Ready()
 
 
 # --- workloads --------------------------------------------------------------------------------------------------------
-def _deployment(obj: Object, reader: ObjectReader) -> State:
+def _deployment(obj: Object, reader: LiveObjects) -> State:
     """Ready when every replica is of this generation and available, and none of an older one is left."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if not _observed(obj):
@@ -88,7 +88,7 @@ def _deployment(obj: Object, reader: ObjectReader) -> State:
     return _pending(text, reasons)
 
 
-def _stateful_set(obj: Object, reader: ObjectReader) -> State:
+def _stateful_set(obj: Object, reader: LiveObjects) -> State:
     """Ready when every replica is updated and ready; an OnDelete strategy only needs them ready."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if not _observed(obj):
@@ -106,7 +106,7 @@ def _stateful_set(obj: Object, reader: ObjectReader) -> State:
     )
 
 
-def _daemon_set(obj: Object, reader: ObjectReader) -> State:
+def _daemon_set(obj: Object, reader: LiveObjects) -> State:
     """Ready when every node that should run a pod runs an updated, available one."""
     status = obj.get("status") or {}
     if not _observed(obj):
@@ -120,7 +120,7 @@ def _daemon_set(obj: Object, reader: ObjectReader) -> State:
     )
 
 
-def _job(obj: Object, reader: ObjectReader) -> State:
+def _job(obj: Object, reader: LiveObjects) -> State:
     """Ready when complete; a suspended Job is not waited for."""
     by_type = conditions(obj)
     if by_type.get("Complete", {}).get("status") == "True" or (obj.get("spec") or {}).get("suspend") is True:
@@ -132,7 +132,7 @@ def _job(obj: Object, reader: ObjectReader) -> State:
     return _pending("Waiting for the Job to complete", pods)
 
 
-def _pod(obj: Object, reader: ObjectReader) -> State:
+def _pod(obj: Object, reader: LiveObjects) -> State:
     """Ready when its Ready condition holds or it has succeeded."""
     phase = (obj.get("status") or {}).get("phase")
     if phase == "Succeeded" or conditions(obj).get("Ready", {}).get("status") == "True":
@@ -147,7 +147,7 @@ def _pod(obj: Object, reader: ObjectReader) -> State:
     return _pending(f"Waiting for the pod to be ready ({waiting or phase or 'Pending'})", reasons)
 
 
-def _workload_problems(obj: Object, reader: ObjectReader) -> tuple[str, ...]:
+def _workload_problems(obj: Object, reader: LiveObjects) -> tuple[str, ...]:
     """What keeps a Deployment's newest pods from running; nothing for other kinds."""
     return problems(_newest_pods(obj, reader)) if group_kind(obj) == ("apps", "Deployment") else ()
 
@@ -162,7 +162,7 @@ def _pending(text: str, reasons: tuple[str, ...]) -> Pending:
     return Pending(f"{text}; {reasons[0]}" if reasons else text, (text, *reasons))
 
 
-def _selected(obj: Object, reader: ObjectReader, api_version: str, kind: str) -> list[Object]:
+def _selected(obj: Object, reader: LiveObjects, api_version: str, kind: str) -> list[Object]:
     selector = (obj.get("spec") or {}).get("selector")
     if not isinstance(selector, dict):
         return []
@@ -174,11 +174,11 @@ def _is_owned(obj: Object, owner: Object) -> bool:
     return any(reference.get("uid") == metadata_of(owner).get("uid") for reference in references)
 
 
-def _owned_pods(obj: Object, reader: ObjectReader) -> list[Object]:
+def _owned_pods(obj: Object, reader: LiveObjects) -> list[Object]:
     return [pod_object for pod_object in _selected(obj, reader, "v1", "Pod") if _is_owned(pod_object, obj)]
 
 
-def _newest_pods(obj: Object, reader: ObjectReader) -> list[Object]:
+def _newest_pods(obj: Object, reader: LiveObjects) -> list[Object]:
     """Pods of the newest ReplicaSet: older ones may be broken, which is why they are being replaced."""
     sets = [
         replica_set for replica_set in _selected(obj, reader, "apps/v1", "ReplicaSet") if _is_owned(replica_set, obj)
@@ -227,7 +227,7 @@ def _container_problem(container: Object) -> str | None:
 
 
 # --- the other kinds that are waited for ------------------------------------------------------------------------------
-def _custom_resource_definition(obj: Object, reader: ObjectReader) -> State:
+def _custom_resource_definition(obj: Object, reader: LiveObjects) -> State:
     """Ready when established and served: a custom resource made next must find its kind."""
     by_type = conditions(obj)
     refused = by_type.get("NamesAccepted", {})
@@ -243,7 +243,7 @@ def _custom_resource_definition(obj: Object, reader: ObjectReader) -> State:
     return READY
 
 
-def _persistent_volume_claim(obj: Object, reader: ObjectReader) -> State:
+def _persistent_volume_claim(obj: Object, reader: LiveObjects) -> State:
     """Ready when bound; a claim whose class binds for its first pod is not waited for."""
     phase = (obj.get("status") or {}).get("phase")
     if phase == "Bound":
@@ -258,7 +258,7 @@ def _persistent_volume_claim(obj: Object, reader: ObjectReader) -> State:
     return Pending("Waiting for the claim to be bound")
 
 
-def _service(obj: Object, reader: ObjectReader) -> State:
+def _service(obj: Object, reader: LiveObjects) -> State:
     """Ready when it has an address behind it: of the load balancer, or of a ready pod that it selects."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     kind = spec.get("type", "ClusterIP")
@@ -278,7 +278,7 @@ def _service(obj: Object, reader: ObjectReader) -> State:
     return Pending(text, (text,))
 
 
-def _secret(obj: Object, reader: ObjectReader) -> State:
+def _secret(obj: Object, reader: LiveObjects) -> State:
     """Ready at once, except that a ServiceAccount token must have been filled in."""
     if obj.get("type") == "kubernetes.io/service-account-token" and not (obj.get("data") or {}).get("token"):
         account = annotation(obj, "kubernetes.io/service-account.name")
@@ -286,7 +286,7 @@ def _secret(obj: Object, reader: ObjectReader) -> State:
     return READY
 
 
-_BY_KIND: Mapping[tuple[str, str], Callable[[Object, ObjectReader], State]] = {
+_BY_KIND: Mapping[tuple[str, str], Callable[[Object, LiveObjects], State]] = {
     ("apps", "Deployment"): _deployment,
     ("apps", "StatefulSet"): _stateful_set,
     ("apps", "DaemonSet"): _daemon_set,
@@ -299,7 +299,7 @@ _BY_KIND: Mapping[tuple[str, str], Callable[[Object, ObjectReader], State]] = {
 }
 
 
-def readiness(obj: Object, reader: ObjectReader) -> State:
+def readiness(obj: Object, reader: LiveObjects) -> State:
     """The state of a live object. `pulumi.com/skipAwait` and `pulumi.com/waitFor` go before the kind's own rule;
     kinds without a rule, custom resources among them, are ready once they exist."""
     if is_annotated_true(obj, ANNOTATION_SKIP_AWAIT):

@@ -21,7 +21,7 @@ from scheduler.plugins.dynamicresources.attempt import Attempt, Rejected, begin
 from scheduler.plugins.dynamicresources.binding import (
     DEFAULT_TIMEOUT,
     FINALIZER,
-    BindingFailed,
+    ClaimBindingFailed,
     bind_claim,
     deallocate,
     give_up_reservation,
@@ -383,7 +383,7 @@ class DynamicResources(
             if attempt.special is not None:
                 await self._create_special(self._handle, attempt)
                 claims = [*claims, attempt.special.claim]
-        except BindingFailed as error:
+        except ClaimBindingFailed as error:
             return fw.failure(str(error))
         objects = attempt.view.objects
         return await wait_until_ready(self._handle, objects, pod, node, claims, self._binding_timeout)
@@ -424,14 +424,14 @@ class DynamicResources(
         else:
             handle.measure(_CREATED, 1, outcome)
         if not status.is_success:
-            raise BindingFailed(status.message)
+            raise ClaimBindingFailed(status.message)
         attempt.special_created(created)
         await self._write(handle, attempt, created)
         patch = pod_patch(attempt.special, created.metadata.name)
         status = await handle.patch_pod(attempt.pod, patch, "status")
         if not status.is_success:
             text = status.message
-            raise BindingFailed(f"update pod {attempt.pod.key} ExtendedResourceClaimStatus: {text}")
+            raise ClaimBindingFailed(f"update pod {attempt.pod.key} ExtendedResourceClaimStatus: {text}")
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Register everything that may give a claim devices."""
@@ -442,7 +442,7 @@ def _require_own(ledger: Ledger, allocation: ClaimAllocation) -> None:
     """Give a binding up whose devices somebody else has given away, as far as is known: nothing refuses the write."""
     device = ledger.conflict(allocation)
     if device is not None:
-        raise BindingFailed(f"device {'/'.join(device)} got allocated to another claim in the meantime")
+        raise ClaimBindingFailed(f"device {'/'.join(device)} got allocated to another claim in the meantime")
 
 
 def _is_only_user(pod: fw.PodInfo, claim: ResourceClaim) -> bool:

@@ -15,7 +15,7 @@ from scheduler.kube.primitives import CompiledNodeSelector
 from scheduler.plugins.dynamicresources.allocator import Allocator
 from scheduler.plugins.dynamicresources.binding import will_not_be_ready
 from scheduler.plugins.dynamicresources.capacity import AllocationError
-from scheduler.plugins.dynamicresources.columns import Columns, SearchColumn, Tools, plain_request
+from scheduler.plugins.dynamicresources.columns import DeviceColumns, SearchColumn, Tools, plain_request
 from scheduler.plugins.dynamicresources.devices import PlaceOf
 from scheduler.plugins.dynamicresources.extended import CANNOT_USE_CLAIM, Extended, SpecialClaim, extended_of
 from scheduler.plugins.dynamicresources.ledger import Ledger
@@ -226,8 +226,8 @@ class Attempt(Struct, eq=False):
         self.reserved.clear()
 
 
-def _columns(objects: fw.Objects) -> Columns:
-    return Columns(objects.derived(Ledger))
+def _columns(objects: fw.Objects) -> DeviceColumns:
+    return DeviceColumns(objects.derived(Ledger))
 
 
 def _verdicts(rows: fw.RowArray, rejections: Mapping[int, str]) -> fw.Verdicts | None:

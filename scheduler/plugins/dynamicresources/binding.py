@@ -181,7 +181,7 @@ _PAUSES: Final = (0.1, 0.5, 2.0, 5.0, 10.0)
 """Seconds before the next try of a write, or of a read, whose answer was lost."""
 
 
-class BindingFailed(Exception):
+class ClaimBindingFailed(Exception):
     """The claim is not the pod's: it has to be scheduled again."""
 
 
@@ -215,7 +215,7 @@ async def bind_claim(
             # What was written for the version before cannot be carried out any more.
             lands_until, latest = None, current
         elif lands_until is None:
-            raise BindingFailed(status.message)
+            raise ClaimBindingFailed(status.message)
         elif attempt < _TRIES:
             await handle.pause(_PAUSES[attempt - 1], to_end=True)
     if lands_until is not None:
@@ -223,7 +223,7 @@ async def bind_claim(
         current = await _read_again(handle, latest, patiently=True)
         if _is_written(pod, current, allocation):
             return current
-    raise BindingFailed(status.message)
+    raise ClaimBindingFailed(status.message)
 
 
 async def _write(
@@ -264,13 +264,13 @@ async def _read_again(handle: fw.Handle, claim: ResourceClaim, *, patiently: boo
         if status.is_success:
             break
         if not patiently:
-            raise BindingFailed(f"get updated claim {name} after conflict: {status.message}")
+            raise ClaimBindingFailed(f"get updated claim {name} after conflict: {status.message}")
         if attempt == 0:
             message = "it is not known whether a claim was allocated; its devices stay in use until it can be read"
             handle.log("warning", "DynamicResources", message, claim=claim.metadata.key, error=status.message)
         await handle.pause(_PAUSES[min(attempt, len(_PAUSES) - 1)], to_end=True)
     if current is None:
-        raise BindingFailed(f"claim {name} got deleted in the meantime")
+        raise ClaimBindingFailed(f"claim {name} got deleted in the meantime")
     claim_now: ResourceClaim = current
     return claim_now
 
@@ -278,11 +278,11 @@ async def _read_again(handle: fw.Handle, claim: ResourceClaim, *, patiently: boo
 def _require_usable(claim: ResourceClaim, allocation: ClaimAllocation | None) -> None:
     name = claim.metadata.key
     if claim.metadata.deletion_timestamp is not None:
-        raise BindingFailed(f"claim {name} got deleted in the meantime")
+        raise ClaimBindingFailed(f"claim {name} got deleted in the meantime")
     if allocation is not None and claim.status.allocation is not None:
-        raise BindingFailed(f"claim {name} got allocated elsewhere in the meantime")
+        raise ClaimBindingFailed(f"claim {name} got allocated elsewhere in the meantime")
     if allocation is None and claim.status.allocation is None:
-        raise BindingFailed(f"claim {name} got deallocated elsewhere in the meantime")
+        raise ClaimBindingFailed(f"claim {name} got deallocated elsewhere in the meantime")
 
 
 def _status_patch(pod: fw.PodInfo, claim: ResourceClaim, allocation: ClaimAllocation | None) -> dict[str, Any]:

@@ -67,7 +67,7 @@ class Tools(NamedTuple):
     kubernetes: KubernetesVersion
 
 
-class Shortage(NamedTuple):
+class DeviceShortage(NamedTuple):
     """What a column says of the nodes that do not pass: reasons by row, and the first row where the search fails."""
 
     reasons: Mapping[int, str]
@@ -110,13 +110,13 @@ class _ByNode:
         self._erring.clear()
         self._reasons.clear()
 
-    def _shortage(self, short: list[int], default: str) -> Shortage:
+    def _shortage(self, short: list[int], default: str) -> DeviceShortage:
         if self._erring:
             erring = next((row for row in short if row in self._erring), None)
             if erring is not None:
-                return Shortage({}, erring)
+                return DeviceShortage({}, erring)
         known = self._known
-        return Shortage({row: self._reasons.get(row, default) if known[row] else TIMED_OUT for row in short})
+        return DeviceShortage({row: self._reasons.get(row, default) if known[row] else TIMED_OUT for row in short})
 
 
 class SearchColumn(_ByNode):
@@ -133,7 +133,7 @@ class SearchColumn(_ByNode):
         self._fits = np.zeros(size, dtype=np.bool_)
         self.ratings = np.zeros(size, dtype=np.int64)
 
-    def shortage(self, view: NodeView, rows: RowArray, search: Callable[[PlaceOf], int | str]) -> Shortage:
+    def shortage(self, view: NodeView, rows: RowArray, search: Callable[[PlaceOf], int | str]) -> DeviceShortage:
         """Return which nodes cannot serve the claims, and why; `search` gives a text for such a node, else its
         rating."""
         try:
@@ -168,7 +168,7 @@ class CountColumn(_ByNode):
 
     def shortage(
         self, view: NodeView, rows: RowArray, claim: ResourceClaim, exact: ExactRequest, tools: Tools
-    ) -> Shortage:
+    ) -> DeviceShortage:
         """Return which nodes cannot serve a claim with the request, and why; the others can.
 
         A row is erring if a selector has no value for a device that the search would come to.
@@ -223,7 +223,7 @@ class CountColumn(_ByNode):
 _Column = TypeVar("_Column", bound=_ByNode)
 
 
-class Columns:
+class DeviceColumns:
     """The columns of one ledger."""
 
     def __init__(self, ledger: Ledger) -> None:

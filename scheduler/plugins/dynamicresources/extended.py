@@ -55,7 +55,7 @@ class SpecialClaim(NamedTuple):
         return self.claim.metadata.name != IN_MEMORY_NAME
 
 
-class Group(NamedTuple):
+class DeviceRows(NamedTuple):
     """Rows of nodes on which the same of the pod's resources have to be devices."""
 
     resources: frozenset[str]
@@ -77,7 +77,7 @@ class Extended(Struct, eq=False):
     others: tuple[str, ...]
     stale: ResourceClaim | None
 
-    def groups(self, view: fw.NodeView, rows: fw.RowArray) -> tuple[list[Group], dict[int, str]]:
+    def groups(self, view: fw.NodeView, rows: fw.RowArray) -> tuple[list[DeviceRows], dict[int, str]]:
         """Return the rows by what has to be devices there, and why other rows cannot be used.
 
         Raises:
@@ -101,7 +101,7 @@ class Extended(Struct, eq=False):
         for number, resource in enumerate(names):
             codes |= lacking[resource].astype(np.int64) << number
         groups = [
-            Group(frozenset(name for number, name in enumerate(names) if code >> number & 1), rows[codes == code])
+            DeviceRows(frozenset(name for number, name in enumerate(names) if code >> number & 1), rows[codes == code])
             for code in np.unique(codes).tolist()
         ]
         return groups, refused
@@ -159,7 +159,7 @@ def special_owner(claim: ResourceClaim) -> str:
     return owner.uid if owner is not None else ""
 
 
-class _Wanted(Struct, frozen=True):
+class _DeviceRequest(Struct, frozen=True):
     name: str
     count: int
 
@@ -172,12 +172,12 @@ def _requests(
     mappings: list[ContainerMapping] = []
     containers = pod.spec.containers
     for resource, class_name in classes.items():
-        lasting: list[_Wanted | None] = [None] * len(containers)
+        lasting: list[_DeviceRequest | None] = [None] * len(containers)
         for number, container in enumerate(containers):
             if container.kind != "init":
                 lasting[number], more = _request(pod, number, resource, ())
                 mappings += more
-        largest: _Wanted | None = None
+        largest: _DeviceRequest | None = None
         names: set[str] = set()
         passing: list[ContainerMapping] = []
         for number, container in enumerate(containers):
@@ -202,8 +202,8 @@ def _requests(
 
 
 def _request(
-    pod: fw.PodInfo, number: int, resource: str, reusable: Sequence[_Wanted | None]
-) -> tuple[_Wanted | None, list[ContainerMapping]]:
+    pod: fw.PodInfo, number: int, resource: str, reusable: Sequence[_DeviceRequest | None]
+) -> tuple[_DeviceRequest | None, list[ContainerMapping]]:
     """Return the request that a container adds for a resource, if any, and by which requests it gets it."""
     container = pod.spec.containers[number]
     wanted = container.requests.get(resource, 0)
@@ -219,7 +219,7 @@ def _request(
                 return None, mappings
     name = f"container-{number}-request-{sorted(container.requests).index(resource)}"
     mappings.append(ContainerMapping(container.name, resource, name))
-    return _Wanted(name, wanted - total), mappings
+    return _DeviceRequest(name, wanted - total), mappings
 
 
 async def create_claim(handle: fw.Handle, special: SpecialClaim, pod: fw.PodInfo) -> tuple[fw.Status, Any]:

@@ -76,7 +76,7 @@ class Budget:
 
 
 # Constraints of a claim between the devices it gets.
-class Constraint(Protocol):
+class ChosenDevices(Protocol):
     """Says whether a device may join those chosen so far. A `remove` undoes the last `add` that was True."""
 
     def add(self, request: str, subrequest: str, device: Offered) -> bool:
@@ -90,7 +90,7 @@ class Constraint(Protocol):
         """Undo."""
 
 
-def constraint_of(source: DeviceConstraint, kubernetes: KubernetesVersion) -> Constraint | None:
+def constraint_of(source: DeviceConstraint, kubernetes: KubernetesVersion) -> ChosenDevices | None:
     """Return the constraint, None where it is of a kind that is not known."""
     if source.match_attribute is not None:
         return _Match(source.requests, source.match_attribute, kubernetes)
@@ -181,9 +181,9 @@ class SelectorCache:
     _MAX = 1_000
 
     def __init__(self) -> None:
-        self._selectors: dict[str, cel.Selector | CompileError] = {}
+        self._selectors: dict[str, cel.CompiledSelector | CompileError] = {}
 
-    def get(self, expression: str) -> cel.Selector:
+    def get(self, expression: str) -> cel.CompiledSelector:
         """Return a selector.
 
         Raises:
@@ -194,7 +194,7 @@ class SelectorCache:
             if len(self._selectors) >= self._MAX:
                 del self._selectors[next(iter(self._selectors))]
             try:
-                selector = cel.Selector(expression)
+                selector = cel.CompiledSelector(expression)
             except CompileError as error:
                 selector = error
         # The last one used goes last.
@@ -273,7 +273,7 @@ class Wanted(Struct):
 
     claim: ResourceClaim
     requests: list[tuple[Request, ...]]
-    constraints: list[Constraint]
+    constraints: list[ChosenDevices]
 
     def has_alternatives(self, index: int) -> bool:
         """Tell whether a request is a list of alternatives."""

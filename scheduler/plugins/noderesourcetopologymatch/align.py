@@ -10,7 +10,7 @@ from msgspec import Struct
 from scheduler.framework import BoolArray, ContainerResources, IntArray, Resources, RowArray, SpecInfo
 from scheduler.helpers.upstreamsums import upstream_requests
 from scheduler.kube.model import amount_text
-from scheduler.plugins.noderesourcetopologymatch.topology import POD, Group, is_host_level, is_native, is_shared
+from scheduler.plugins.noderesourcetopologymatch.topology import POD, NodeGroup, is_host_level, is_native, is_shared
 
 # What a pod asks of NUMA zones, worked out once per class of pods.
 
@@ -221,7 +221,7 @@ class _ZoneFit(NamedTuple):
 
 
 def alignment_failures(
-    group: Group, available: IntArray, needs: Needs, has_resource: HasResource
+    group: NodeGroup, available: IntArray, needs: Needs, has_resource: HasResource
 ) -> tuple[IntArray, list[Shortfall]]:
     """Return 0 for each node that can take the pod, else the position in MESSAGES, counted from 1, of what to say; and
     what is missing there.
@@ -261,7 +261,7 @@ def alignment_failures(
 
 
 def _most_in_a_zone(
-    group: Group,
+    group: NodeGroup,
     available: IntArray,
     request: Resources,
     guaranteed: bool,
@@ -293,7 +293,7 @@ def _most_in_a_zone(
 
 
 def _zones_that_fit(
-    group: Group, available: IntArray, request: Resources, guaranteed: bool, has_resource: HasResource
+    group: NodeGroup, available: IntArray, request: Resources, guaranteed: bool, has_resource: HasResource
 ) -> _ZoneFit:
     """Return where a request fits into one zone (resourcesAvailableInAnyNUMANodes).
 
@@ -327,7 +327,9 @@ def _zones_that_fit(
     return _ZoneFit(nodes, zones)
 
 
-def _subtract_from_zone(group: Group, available: IntArray, request: Resources, guaranteed: bool, fit: _ZoneFit) -> None:
+def _subtract_from_zone(
+    group: NodeGroup, available: IntArray, request: Resources, guaranteed: bool, fit: _ZoneFit
+) -> None:
     """Subtract a request, on each node where it fits, from the zone with the lowest number that fits.
 
     Args:

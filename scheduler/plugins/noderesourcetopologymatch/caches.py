@@ -17,7 +17,14 @@ from scheduler.plugins.noderesourcetopologymatch.fingerprint import (
     sets_with_exclusive,
 )
 from scheduler.plugins.noderesourcetopologymatch.placement import Placements
-from scheduler.plugins.noderesourcetopologymatch.topology import KIND, NAME, Group, ZoneTable, read, topology_manager
+from scheduler.plugins.noderesourcetopologymatch.topology import (
+    KIND,
+    NAME,
+    NodeGroup,
+    ZoneTable,
+    read,
+    topology_manager,
+)
 
 MISMATCH = "other pods than on the node"
 PodsOn = Callable[[str], Collection[PodInfo]]
@@ -433,7 +440,7 @@ class UpstreamOverReserve(OverReserve):
         return {}
 
 
-def zone_at_number(group: Group, zone: int) -> int:
+def zone_at_number(group: NodeGroup, zone: int) -> int:
     """Return the zone that a request is subtracted from: upstream takes a zone's number for its position in the list,
     and thus another zone where they differ."""
     number = group.numbers[zone]

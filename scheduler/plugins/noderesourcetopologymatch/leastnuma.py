@@ -10,9 +10,9 @@ import numpy as np
 
 from scheduler.framework import MAX_SCORE, BoolArray, IntArray, Resources, RowArray
 from scheduler.plugins.noderesourcetopologymatch.align import Needs
-from scheduler.plugins.noderesourcetopologymatch.topology import POD, Group
+from scheduler.plugins.noderesourcetopologymatch.topology import POD, NodeGroup
 
-DebitedZone = Callable[[Group, int], int]
+DebitedZone = Callable[[NodeGroup, int], int]
 """(group, chosen zone) -> the zone whose amounts are reduced."""
 UNKNOWN_DISTANCE = 255
 MAX_COMBINATIONS = 20_000
@@ -30,7 +30,7 @@ class _ZoneChoice(NamedTuple):
     chosen: BoolArray
 
 
-def score(group: Group, available: IntArray, needs: Needs, debited_zone: DebitedZone) -> IntArray:
+def score(group: NodeGroup, available: IntArray, needs: Needs, debited_zone: DebitedZone) -> IntArray:
     """Return the score of each node; `available` belongs to the caller and is not changed.
 
     Args:
@@ -62,16 +62,16 @@ def score(group: Group, available: IntArray, needs: Needs, debited_zone: Debited
     return np.where(fits, _score(group, max_zones_needed, nearest), 0)
 
 
-def _score(group: Group, count: IntArray, nearest: BoolArray) -> IntArray:
+def _score(group: NodeGroup, count: IntArray, nearest: BoolArray) -> IntArray:
     step = MAX_SCORE // group.manager.max_zones
     return MAX_SCORE - count * step + np.where(nearest, step // 2, 0)
 
 
-def _is_outside_zones(group: Group, request: Resources) -> bool:
+def _is_outside_zones(group: NodeGroup, request: Resources) -> bool:
     return all(name not in group.columns for name in request)
 
 
-def _choose_zones(group: Group, available: IntArray, request: Resources) -> _ZoneChoice:
+def _choose_zones(group: NodeGroup, available: IntArray, request: Resources) -> _ZoneChoice:
     members, zones = available.shape[:2]
     need = _ZoneChoice(
         np.zeros(members, dtype=np.int64),
@@ -92,7 +92,7 @@ def _choose_zones(group: Group, available: IntArray, request: Resources) -> _Zon
     return need
 
 
-def _zones_listing_all(group: Group, request: Resources) -> RowArray | None:
+def _zones_listing_all(group: NodeGroup, request: Resources) -> RowArray | None:
     """Return the zones that list every resource of a request; None when a resource is in no zone."""
     columns = [group.columns[name] for name in request if name in group.columns]
     if len(columns) < len(request):
@@ -112,7 +112,7 @@ def _min_zones(available: IntArray, wanted: dict[int, int]) -> IntArray:
 
 
 def _choose_of_size(
-    group: Group,
+    group: NodeGroup,
     available: IntArray,
     usable: RowArray,
     wanted: dict[int, int],
@@ -166,13 +166,13 @@ def _combinations(
     return members, distances, np.float32(min(np.float32(UNKNOWN_DISTANCE), distances.min()))
 
 
-def same_zone(group: Group, zone: int) -> int:
+def same_zone(group: NodeGroup, zone: int) -> int:
     """Return the zone itself."""
     return zone
 
 
 def _subtract_from_zones(
-    group: Group, available: IntArray, request: Resources, chosen: BoolArray, debited_zone: DebitedZone
+    group: NodeGroup, available: IntArray, request: Resources, chosen: BoolArray, debited_zone: DebitedZone
 ) -> None:
     """Subtract a request from the chosen zones, in the order of their numbers, as far as each has something."""
     remaining = {

@@ -9,7 +9,7 @@ from scheduler.kube.model import NodeResourceTopology
 from scheduler.plugins.noderesourcetopologymatch.caches import TopologyCache
 from scheduler.plugins.noderesourcetopologymatch.fingerprint import is_started
 from scheduler.plugins.noderesourcetopologymatch.placement import Held, Placements
-from scheduler.plugins.noderesourcetopologymatch.topology import Group, allocatable_of
+from scheduler.plugins.noderesourcetopologymatch.topology import NodeGroup, allocatable_of
 
 
 def removed_by_node(view: NodeView) -> dict[str, list[PodInfo]]:
@@ -23,7 +23,7 @@ def removed_by_node(view: NodeView) -> dict[str, list[PodInfo]]:
 def without_pods(
     cache: TopologyCache,
     placements: Placements,
-    group: Group,
+    group: NodeGroup,
     view: NodeView,
     node: str,
     removed: Collection[PodInfo],
@@ -58,12 +58,12 @@ def without_pods(
     return remaining if _is_possible(remaining, available, group, item) else available
 
 
-def _zone_positions(group: Group) -> Mapping[int, int]:
+def _zone_positions(group: NodeGroup) -> Mapping[int, int]:
     """Return the position of each zone by its number."""
     return {number: position for position, number in enumerate(group.numbers)}
 
 
-def _give_back(available: IntArray, group: Group, positions: Mapping[int, int], held: Held) -> None:
+def _give_back(available: IntArray, group: NodeGroup, positions: Mapping[int, int], held: Held) -> None:
     for number, amounts in held.items():
         position = positions.get(number)
         for name, amount in amounts.items():
@@ -72,7 +72,7 @@ def _give_back(available: IntArray, group: Group, positions: Mapping[int, int], 
                 available[position, column] += amount
 
 
-def _is_possible(remaining: IntArray, available: IntArray, group: Group, item: NodeResourceTopology) -> bool:
+def _is_possible(remaining: IntArray, available: IntArray, group: NodeGroup, item: NodeResourceTopology) -> bool:
     """Tell whether no zone gets more than its object says that it can have."""
     positions = _zone_positions(group)
     for number, limits in allocatable_of(item).items():

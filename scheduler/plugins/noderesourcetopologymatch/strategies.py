@@ -8,9 +8,9 @@ import numpy as np
 
 from scheduler.framework import MAX_SCORE, BoolArray, FloatArray, IntArray, Resources
 from scheduler.plugins.noderesourcetopologymatch.align import Needs
-from scheduler.plugins.noderesourcetopologymatch.topology import POD, Group, whole_units
+from scheduler.plugins.noderesourcetopologymatch.topology import POD, NodeGroup, whole_units
 
-Strategy = Callable[[Group, IntArray, Resources], IntArray]
+Strategy = Callable[[NodeGroup, IntArray, Resources], IntArray]
 """Score of each zone of each node for a request; 0 for one that does not count."""
 
 
@@ -22,7 +22,7 @@ def strategy_of(name: str, weights: Mapping[str, int]) -> Strategy:
     return partial(_allocated, weights=known, most=name == "MostAllocated")
 
 
-def score(strategy: Strategy, group: Group, available: IntArray, needs: Needs) -> IntArray:
+def score(strategy: Strategy, group: NodeGroup, available: IntArray, needs: Needs) -> IntArray:
     """Return the score of each node: of the pod as a whole, or the mean over its containers."""
     if group.manager.scope == POD:
         return _min_over_zones(strategy(group, available, needs.whole))
@@ -41,7 +41,7 @@ def _min_over_zones(scores: IntArray) -> IntArray:
 
 
 def _allocated(
-    group: Group, available: IntArray, request: Resources, *, weights: Mapping[str, int], most: bool
+    group: NodeGroup, available: IntArray, request: Resources, *, weights: Mapping[str, int], most: bool
 ) -> IntArray:
     """Return the weighted score by node and zone (leastAllocatedScoreStrategy, mostAllocatedScoreStrategy).
 
@@ -68,7 +68,7 @@ def _allocated(
     return total // max(1, divisor)
 
 
-def balanced(group: Group, available: IntArray, request: Resources) -> IntArray:
+def balanced(group: NodeGroup, available: IntArray, request: Resources) -> IntArray:
     """Return 100 less the variance of the shares a request takes; 0 where a share is above 1.
 
     The variance is that of a sample, computed in gonum's order of operations.

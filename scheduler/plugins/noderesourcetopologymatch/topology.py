@@ -208,7 +208,7 @@ def shape_of(topology: Topology) -> Shape:
     )
 
 
-class Group:
+class NodeGroup:
     """Nodes of one shape. `available[member, zone, column]` is 0 where a zone does not list the resource.
 
     Attributes:
@@ -263,7 +263,7 @@ class Group:
 class Part(NamedTuple):
     """The rows that belong to one group: their positions in the rows given, and their indexes in the group."""
 
-    group: Group
+    group: NodeGroup
     positions: RowArray
     members: RowArray
 
@@ -273,12 +273,12 @@ class ZoneTable:
 
     def __init__(self) -> None:
         self._topologies: dict[str, Topology] = {}
-        self._places: dict[str, tuple[Group, int]] = {}
-        self._groups: dict[Shape, Group] = {}
+        self._places: dict[str, tuple[NodeGroup, int]] = {}
+        self._groups: dict[Shape, NodeGroup] = {}
         self._changes = 0
         # The rows are the same object while no node is added or removed.
         self._arranged_for: tuple[RowArray | None, int] = (None, -1)
-        self._group_list: list[Group] = []
+        self._group_list: list[NodeGroup] = []
         self._group_of: RowArray = np.zeros(0, dtype=np.intp)
         self._member_of: RowArray = np.zeros(0, dtype=np.intp)
         self._flawed: BoolArray = np.zeros(0, dtype=np.bool_)
@@ -304,7 +304,7 @@ class ZoneTable:
                 self._remove_from_group(node)
             group = self._groups.get(shape)
             if group is None:
-                group = self._groups[shape] = Group(shape)
+                group = self._groups[shape] = NodeGroup(shape)
             place = self._places[node] = (group, group.add(node))
             self._changes += 1
         elif former is None or bool(former.flaws) != bool(topology.flaws):

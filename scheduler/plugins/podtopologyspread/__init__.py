@@ -12,12 +12,12 @@ from scheduler.plugins.podtopologyspread.constraints import (
     HARD,
     HOSTNAME,
     SOFT,
-    Constraint,
     ConstraintLike,
     Constraints,
     CountedNodes,
     NodeSets,
     PreScoreState,
+    SpreadConstraint,
     charge,
     charge_for_services,
     has_selectors,
@@ -30,7 +30,7 @@ from scheduler.plugins.podtopologyspread.constraints import (
 
 # Which events may make room for a pod that was rejected for its spread.
 
-ConstraintsOf = Callable[[fw.PodInfo], Sequence[Constraint]]
+ConstraintsOf = Callable[[fw.PodInfo], Sequence[SpreadConstraint]]
 _A = ActionType
 
 
@@ -95,7 +95,7 @@ class SpreadHints:
         return _queue_if(has_keys and (moved or before.taints != after.taints))
 
 
-def _has_keys(labels: Mapping[str, str], constraints: Sequence[Constraint]) -> bool:
+def _has_keys(labels: Mapping[str, str], constraints: Sequence[SpreadConstraint]) -> bool:
     return all(constraint.topology_key in labels for constraint in constraints)
 
 
@@ -114,7 +114,7 @@ _SYSTEM_DEFAULTS: tuple[ConstraintLike, ...] = (
 class _ConstraintCounts(Struct):
     """A constraint in one attempt: matching pods per domain (TpValueToMatchNum), and the domains there are."""
 
-    constraint: Constraint
+    constraint: SpreadConstraint
     counts: fw.IntArray
     counted: CountedNodes
     matches_self: bool

@@ -36,7 +36,7 @@ _OWNERS = {
 _SELECTOR_KINDS = ("Service", *_OWNERS.values())
 
 
-class Constraint(Struct, frozen=True):
+class SpreadConstraint(Struct, frozen=True):
     """One constraint with every default filled in; `empty_counts`: whether an empty selector counts all pods."""
 
     max_skew: int
@@ -82,9 +82,9 @@ class ConstraintLike(Protocol):
         """Honor or Ignore; None is Ignore."""
 
 
-def constraint(source: ConstraintLike, selector: Selector, kubernetes: KubernetesVersion) -> Constraint:
+def constraint(source: ConstraintLike, selector: Selector, kubernetes: KubernetesVersion) -> SpreadConstraint:
     """Fill in the API's defaults."""
-    return Constraint(
+    return SpreadConstraint(
         source.max_skew,
         source.topology_key,
         selector,
@@ -113,15 +113,15 @@ class Constraints:
         self._defaults = {
             action: [default for default in defaults if default.when_unsatisfiable == action] for action in ACTIONS
         }
-        self._own: dict[tuple[object, ...], tuple[Constraint, ...]] = {}
+        self._own: dict[tuple[object, ...], tuple[SpreadConstraint, ...]] = {}
         # Until the last pod of the class is gone: 4,096 lists of thousands of constraints would be gigabytes.
-        self._many: WeakKeyDictionary[fw.SpecInfo, dict[tuple[object, ...], tuple[Constraint, ...]]] = (
+        self._many: WeakKeyDictionary[fw.SpecInfo, dict[tuple[object, ...], tuple[SpreadConstraint, ...]]] = (
             WeakKeyDictionary()
         )
         self._selectors: dict[tuple[object, ...], _Deduced] = {}
         self._objects: fw.Objects | None = None
 
-    def of(self, pod: fw.PodInfo, objects: fw.Objects | None, action: str) -> tuple[Constraint, ...]:
+    def of(self, pod: fw.PodInfo, objects: fw.Objects | None, action: str) -> tuple[SpreadConstraint, ...]:
         """Return the constraints of a kind that hold for a pod.
 
         Raises:
@@ -146,7 +146,7 @@ class Constraints:
         """Tell whether pods without constraints of their own may get some of a kind."""
         return bool(self._defaults[action])
 
-    def _by_default(self, pod: fw.PodInfo, objects: fw.Objects | None, action: str) -> tuple[Constraint, ...]:
+    def _by_default(self, pod: fw.PodInfo, objects: fw.Objects | None, action: str) -> tuple[SpreadConstraint, ...]:
         """Return the profile's constraints, for a pod that something owns or serves; else none."""
         wanted = self._defaults[action]
         if not wanted or objects is None:
@@ -182,7 +182,7 @@ class _Deduced(NamedTuple):
     selector: Selector
 
 
-def own_constraints(pod: fw.PodInfo, action: str, kubernetes: KubernetesVersion) -> tuple[Constraint, ...]:
+def own_constraints(pod: fw.PodInfo, action: str, kubernetes: KubernetesVersion) -> tuple[SpreadConstraint, ...]:
     """Return the pod's own constraints of a kind.
 
     Raises:
@@ -240,7 +240,7 @@ def default_selector(pod: fw.PodInfo, objects: fw.Objects) -> Selector:
         return selector
 
 
-def charge(state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, constraints: Sequence[Constraint]) -> None:
+def charge(state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, constraints: Sequence[SpreadConstraint]) -> None:
     """Charge for constraints of a kind. Counts of few constraints are kept, and cost next to nothing."""
     if not lists_many(pod):
         return
@@ -289,7 +289,9 @@ class NodeSets:
         self._counted: dict[tuple[object, ...], CountedNodes] = {}
         self._masks: dict[tuple[object, ...], fw.BoolArray] = {}
 
-    def counted(self, view: fw.NodeView, pod: fw.PodInfo, constraint: Constraint, keys: Sequence[str]) -> CountedNodes:
+    def counted(
+        self, view: fw.NodeView, pod: fw.PodInfo, constraint: SpreadConstraint, keys: Sequence[str]
+    ) -> CountedNodes:
         """Return the nodes that have all `keys` and pass the constraint's policies for a pod."""
         if view.topology != self._topology or len(self._counted) >= _MAX_NODE_SETS:
             self._counted.clear()
@@ -361,7 +363,7 @@ def _counted(view: fw.NodeView, key: str, token: tuple[object, ...], mask: fw.Bo
 
 
 def matching_pods(
-    view: fw.NodeView, pod: fw.PodInfo, constraint: Constraint, counted: CountedNodes, *, kept: bool
+    view: fw.NodeView, pod: fw.PodInfo, constraint: SpreadConstraint, counted: CountedNodes, *, kept: bool
 ) -> fw.IntArray:
     """Return the pods that match a constraint, by domain; `kept`: whether the count is kept for the next pod."""
     query = constraint.query(pod.namespace)
@@ -391,7 +393,7 @@ def pre_score_state(
     view: fw.NodeView,
     pod: fw.PodInfo,
     rows: fw.RowArray,
-    constraints: Sequence[Constraint],
+    constraints: Sequence[SpreadConstraint],
     require_all: bool,
     sets: NodeSets,
 ) -> PreScoreState:
@@ -435,7 +437,9 @@ def pre_score_state(
     return PreScoreState(scores_by_constraint, ignored)
 
 
-def _count_domains(view: fw.NodeView, constraint: Constraint, codes: fw.RowArray, ignored: fw.BoolArray | None) -> int:
+def _count_domains(
+    view: fw.NodeView, constraint: SpreadConstraint, codes: fw.RowArray, ignored: fw.BoolArray | None
+) -> int:
     """Return the number of domains of feasible nodes. A node without the label is in the domain ""."""
     column = view.labels(constraint.topology_key)
     seen = np.zeros(len(column.values) + 1, dtype=np.bool_)
@@ -473,7 +477,9 @@ def _counts_by_domain(
     return counts
 
 
-def _host_scores(constraint: Constraint, counts: fw.IntArray | None, codes: fw.RowArray, size: int) -> fw.FloatArray:
+def _host_scores(
+    constraint: SpreadConstraint, counts: fw.IntArray | None, codes: fw.RowArray, size: int
+) -> fw.FloatArray:
     """Return what a host name constraint adds: pods on the node itself count, whatever the policies."""
     part = _score_for_counts(constraint, np.zeros(len(codes), dtype=np.int64) if counts is None else counts, size)
     absent = codes < 0
@@ -482,7 +488,7 @@ def _host_scores(constraint: Constraint, counts: fw.IntArray | None, codes: fw.R
     return part
 
 
-def _score_for_counts(constraint: Constraint, counts: fw.IntArray, size: int) -> fw.FloatArray:
+def _score_for_counts(constraint: SpreadConstraint, counts: fw.IntArray, size: int) -> fw.FloatArray:
     # In upstream's order of operations: the product first, then the skew.
     part = counts.astype(np.float64)
     part *= math.log(size + 2)

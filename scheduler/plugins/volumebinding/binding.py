@@ -40,7 +40,7 @@ class PodVolumes(Struct):
     provisions: list[PersistentVolumeClaim] = field(default_factory=list)
 
 
-class BindingFailed(Exception):
+class VolumeBindingFailed(Exception):
     """The volumes will not be bound as planned; the pod has to be scheduled again."""
 
 
@@ -92,7 +92,7 @@ async def bind(
     """
     try:
         written = await _write(handle, volumes)
-    except BindingFailed as error:
+    except VolumeBindingFailed as error:
         return failure(str(error))
     deadline, pause = handle.monotonic() + timeout, _INITIAL_PAUSE
     while handle.monotonic() < deadline:
@@ -101,7 +101,7 @@ async def bind(
         try:
             if _bindings_complete(handle, objects, written, pod, node):
                 return SUCCESS
-        except (BindingFailed, ValueError) as error:
+        except (VolumeBindingFailed, ValueError) as error:
             return failure(f"binding volumes: {error}")
     return failure("binding volumes: context deadline exceeded")
 
@@ -139,7 +139,7 @@ async def _write(handle: Handle, volumes: PodVolumes) -> PodVolumes:
 async def _patch(handle: Handle, kind: str, item: Any, patch: dict[str, Any]) -> Any:
     status, answer = await handle.patch_object(kind, item, patch)
     if not status.is_success:
-        raise BindingFailed(status.message)
+        raise VolumeBindingFailed(status.message)
     return answer
 
 
@@ -147,9 +147,9 @@ def _bindings_complete(handle: Handle, objects: Objects, written: PodVolumes, po
     """Tell whether everything is bound; BindingFailed when it never will be (checkBindings)."""
     place = handle.node(node)
     if place is None:
-        raise BindingFailed(f'failed to get node "{node}": node "{node}" not found')
+        raise VolumeBindingFailed(f'failed to get node "{node}": node "{node}" not found')
     if not handle.exists(pod):
-        raise BindingFailed(f'pod does not exist any more: pod "{pod.name}" not found')
+        raise VolumeBindingFailed(f'pod does not exist any more: pod "{pod.name}" not found')
     return all(_volume_is_bound(objects, volume, claim, place) for volume, claim in written.static) and all(
         _claim_is_bound(objects, claim, place) for claim in written.provisions
     )
@@ -170,7 +170,7 @@ def _volume_is_bound(objects: Objects, written: PersistentVolume, claim: Persist
     _require_node_affinity(objects, volume, node)
     reference = volume.spec.claim_ref
     if reference is None or not reference.uid:
-        raise BindingFailed(f'ClaimRef got reset for pv "{name}"')
+        raise VolumeBindingFailed(f'ClaimRef got reset for pv "{name}"')
     return is_fully_bound(current)
 
 
@@ -185,10 +185,10 @@ def _claim_is_bound(objects: Objects, written: PersistentVolumeClaim, node: Node
         _require_assumed(objects, CLAIM, claim)
         return False
     if not claim.metadata.annotations:
-        raise BindingFailed(f'selectedNode annotation reset for PVC "{meta.name}"')
+        raise VolumeBindingFailed(f'selectedNode annotation reset for PVC "{meta.name}"')
     if claim.metadata.annotations.get(SELECTED_NODE) != node.name:
         # The provisioner removes the annotation to ask for another node.
-        raise BindingFailed(f'provisioning failed for PVC "{meta.name}"')
+        raise VolumeBindingFailed(f'provisioning failed for PVC "{meta.name}"')
     if claim.spec.volume_name:
         volume: PersistentVolume | None = objects.get(VOLUME, "", claim.spec.volume_name)
         if volume is None:
@@ -199,7 +199,7 @@ def _claim_is_bound(objects: Objects, written: PersistentVolumeClaim, node: Node
 
 def _require_object(item: Any, action: str, described: str) -> Any:
     if item is None:
-        raise BindingFailed(f"failed to {action}: could not find {described}")
+        raise VolumeBindingFailed(f"failed to {action}: could not find {described}")
     return item
 
 
@@ -212,7 +212,7 @@ def _require_assumed(objects: Objects, kind: str, seen: Object) -> None:
     """Check that what was written is still to come: until the watch has brought it, it stays assumed."""
     meta = seen.metadata
     if objects.latest(kind, meta.namespace, meta.name) is seen:
-        raise BindingFailed(f'v1.{kind} "{meta.key}" is as before it was written: the cluster went back')
+        raise VolumeBindingFailed(f'v1.{kind} "{meta.key}" is as before it was written: the cluster went back')
 
 
 def _require_node_affinity(objects: Objects, volume: PersistentVolume, node: NodeInfo) -> None:
@@ -226,4 +226,4 @@ def _require_node_affinity(objects: Objects, volume: PersistentVolume, node: Nod
             required = translated_affinity(volume, migration)
     if required is not None and not volume_affinity(required).matches("", node.labels):
         mismatch = f'pv "{volume.metadata.name}" node affinity doesn\'t match node "{node.name}"'
-        raise BindingFailed(f"{mismatch}: no matching NodeSelectorTerms")
+        raise VolumeBindingFailed(f"{mismatch}: no matching NodeSelectorTerms")

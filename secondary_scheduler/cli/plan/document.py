@@ -13,7 +13,7 @@ from scheduler.core import Change
 from scheduler.kube.primitives import format_seconds
 from secondary_scheduler.balance import LOAD, REQUESTS, STATISTICS, Peak, Worst
 from secondary_scheduler.cli.clusterrecording.reading import Recording
-from secondary_scheduler.simulation.comparing import ComparedPod, Comparison, PodDecided, Side
+from secondary_scheduler.simulation.comparing import ComparedPod, ComparedSide, Comparison, PodDecided
 
 KIND = "PlanResult"
 Value = TypeVar("Value")
@@ -196,7 +196,7 @@ def _by_resource(kind: str, value: Callable[[str, str], Value | None]) -> ByReso
     return ByResource(value(kind, "cpu"), value(kind, "memory"))
 
 
-def _configuration(source: str, side: Side) -> ConfigurationResult:
+def _configuration(source: str, side: ComparedSide) -> ConfigurationResult:
     def spread(kind: str, resource: str) -> SpreadFigures | None:
         figures = side.figures.spread(kind, resource)
         return None if figures is None else SpreadFigures(*(round(getattr(figures, name), 3) for name in STATISTICS))
@@ -238,7 +238,7 @@ def _node(comparison: Comparison, index: int) -> NodeDifference:
     return NodeDifference(name, _use(comparison.old, index), _use(comparison.new, index))
 
 
-def _use(side: Side, index: int) -> NodeUse:
+def _use(side: ComparedSide, index: int) -> NodeUse:
     def figure(kind: str, resource: str) -> float | None:
         value = float(side.figures.values(kind, resource)[index])
         return None if math.isnan(value) else round(value, 3)

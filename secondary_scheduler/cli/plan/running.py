@@ -23,7 +23,7 @@ from secondary_scheduler.cli.replaying import Replay, pod_names
 from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.simulation.changing import without_taken_off
 from secondary_scheduler.simulation.cluster import PodSelection
-from secondary_scheduler.simulation.comparing import Against, PodPlacement, Side, compare
+from secondary_scheduler.simulation.comparing import Against, ComparedSide, PodPlacement, compare
 from secondary_scheduler.simulation.objects import RecordedObjects, read_recorded
 from secondary_scheduler.simulation.report import InputReport
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, set_up
@@ -97,7 +97,7 @@ def run(request: SnapshotRequest, options: PlanOptions) -> PlanOutcome:
 
 def _decided(
     configuration: Configuration, selection: PodSelection, shared: _SharedInput, report: InputReport, against: Against
-) -> Side:
+) -> ComparedSide:
     """Decide for one side."""
     profiles = configuration.scheduler_names
     ready = set_up(
@@ -127,7 +127,9 @@ def _decided(
     return replace(side, decided={**side.decided, **undecidable})
 
 
-def _placed(ready: ReadyCluster, against: Against, undecidable: Mapping[str, PodPlacement], *, anew: bool) -> Side:
+def _placed(
+    ready: ReadyCluster, against: Against, undecidable: Mapping[str, PodPlacement], *, anew: bool
+) -> ComparedSide:
     """Decide about the pods of a snapshot."""
     placements: dict[str, PodPlacement] = {}
     simulation = ready.simulation(lambda placement: against.needs_matrix(placement.pod.key, placement.node))
@@ -135,7 +137,7 @@ def _placed(ready: ReadyCluster, against: Against, undecidable: Mapping[str, Pod
         placements[outcome.pod] = PodPlacement(outcome.scheduler_name, outcome.node, outcome.message)
         against.note(outcome.pod, outcome)
     figures = node_figures(ready.cluster.state, ready.load, ready.now)
-    return Side(ready.configuration, {**placements, **undecidable}, figures, against.equally_good)
+    return ComparedSide(ready.configuration, {**placements, **undecidable}, figures, against.equally_good)
 
 
 class _RemarksOfBoth:

@@ -12,7 +12,7 @@ from typing import IO
 import msgspec
 import typer
 
-from scheduler.answers import API_VERSION, SimulatedDecision, SimulatedNode
+from scheduler.answers import API_VERSION, MatrixNode, SimulatedDecision
 from secondary_scheduler.cli.configurations import chosen_configuration, conditions_of, selection_of
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import FullOutputFormat, aligned
@@ -160,7 +160,7 @@ def _decision(outcome: PodOutcome) -> SimulatedDecision:
     )
 
 
-def _nodes(outcome: PodOutcome, detail: Detail) -> Iterator[tuple[str, SimulatedNode]]:
+def _nodes(outcome: PodOutcome, detail: Detail) -> Iterator[tuple[str, MatrixNode]]:
     if outcome.explanation is None:
         return
     for name, node in outcome.explanation.nodes(detail):

@@ -20,12 +20,12 @@ from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui import course, live, whatif
 from secondary_scheduler.cli.ui.live import LiveCluster
-from secondary_scheduler.cli.ui.reading import RecordingScenes
+from secondary_scheduler.cli.ui.reading import RecordingPageModels
 from secondary_scheduler.views import nodes, rendering
 from secondary_scheduler.views.asking import BadQuery, choice, read_form
 from secondary_scheduler.views.guarding import HEADERS, MAX_BODY, Handler, Refused, check_form, host_of
 from secondary_scheduler.views.health import health_page
-from secondary_scheduler.views.scenes import Scene
+from secondary_scheduler.views.pagemodels import PageModel
 from secondary_scheduler.views.showing import VIEWS, View, asked_pod, show_decision, show_why
 
 ADDRESS: Final = "127.0.0.1"
@@ -71,19 +71,19 @@ class Site:
     """What one server shows.
 
     Attributes:
-        scene: the newest one; of a recording, the last moment.
-        request, live: what to read again, and from which cluster; None where the scene is of files.
-        scenes: every moment of a recording; None where there is none.
+        page_model: the newest one; of a recording, the last moment.
+        request, live: what to read again, and from which cluster; None where the page model is of files.
+        page_models: every moment of a recording; None where there is none.
         token: first part of every path.
         working: held while something is computed: one thing at a time.
         asking: held while the running cluster is asked, likewise.
         stopping: set when the server ends; what is computed ends, too.
     """
 
-    scene: Scene
+    page_model: PageModel
     request: SnapshotRequest | None = None
     live: LiveCluster | None = None
-    scenes: RecordingScenes | None = None
+    page_models: RecordingPageModels | None = None
     token: str = field(default_factory=new_token)
     working: asyncio.Lock = field(default_factory=asyncio.Lock)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -102,9 +102,9 @@ class Site:
     def page(
         self, request: web.Request, template: str, view: str, status: int = 200, *, of_now: bool = False, **values: Any
     ) -> web.Response:
-        """Return a page; `of_now` is whether it shows what was read just now, and not the scene."""
+        """Return a page; `of_now` is whether it shows what was read just now, and not the page model."""
         index, navigation = request.get(_MOMENT), [*_NAVIGATION]
-        if self.scenes is not None:
+        if self.page_models is not None:
             navigation.append(_OVER_TIME)
         if self.live is not None:
             navigation = [_HEALTH, *navigation, _WHY]
@@ -117,11 +117,11 @@ class Site:
             live=self.live is not None,
             of_now=of_now,
             back=request.path_qs if request.method == "GET" else self.first,
-            scene=_scene(request),
+            page_model=_page_model(request),
             moment=None
-            if self.scenes is None or index is None
-            else live.choice_of(request, self.scenes, index, self.root),
-            has_time=self.scene.time > 0,
+            if self.page_models is None or index is None
+            else live.choice_of(request, self.page_models, index, self.root),
+            has_time=self.page_model.time > 0,
             version=__version__,
             account=None,
             **values,
@@ -131,13 +131,13 @@ class Site:
 
 SITE: Final = web.AppKey("site", Site)
 _MOMENT: Final = web.RequestKey("moment", int)
-_SCENE: Final = web.RequestKey("scene", Scene)
+_PAGE_MODEL: Final = web.RequestKey("page_model", PageModel)
 
 
-def _scene(request: web.Request) -> Scene:
+def _page_model(request: web.Request) -> PageModel:
     """Return what a request is about."""
-    scene: Scene = request.get(_SCENE, request.app[SITE].scene)
-    return scene
+    page_model: PageModel = request.get(_PAGE_MODEL, request.app[SITE].page_model)
+    return page_model
 
 
 def application(site: Site) -> web.Application:
@@ -148,7 +148,7 @@ def application(site: Site) -> web.Application:
         ("/", _start),
         *((path, _decision if view is show_decision else _showing(view)) for path, view in VIEWS.items()),
         ("/what-if", _what_if),
-        *((("/over-time", _over_time),) if site.scenes is not None else ()),
+        *((("/over-time", _over_time),) if site.page_models is not None else ()),
     ):
         for root in _roots(site):
             app.router.add_get(f"{root}{path}", handler)
@@ -164,7 +164,7 @@ def application(site: Site) -> web.Application:
 
 
 def _roots(site: Site) -> tuple[str, ...]:
-    return (site.root,) if site.scenes is None else (site.root, f"{site.root}{live.PREFIX}")
+    return (site.root,) if site.page_models is None else (site.root, f"{site.root}{live.PREFIX}")
 
 
 async def _stop_working(app: web.Application) -> None:
@@ -189,10 +189,10 @@ async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse
 
 async def _answer(site: Site, request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
-        if site.scenes is not None:
-            request[_MOMENT] = index = live.moment_of(request, site.scenes)
-            request[_SCENE] = site.scenes.at(index)
-            if target := live.moved(request, site.scenes, site.root):
+        if site.page_models is not None:
+            request[_MOMENT] = index = live.moment_of(request, site.page_models)
+            request[_PAGE_MODEL] = site.page_models.at(index)
+            if target := live.moved(request, site.page_models, site.root):
                 return web.Response(status=303, headers={"Location": target})
         return await handler(request)
     except BadQuery as problem:
@@ -220,7 +220,7 @@ async def _static(request: web.Request) -> web.Response:
 
 def _showing(view: View) -> Handler:
     async def handler(request: web.Request) -> web.StreamResponse:
-        shown = view(request, _scene(request))
+        shown = view(request, _page_model(request))
         return request.app[SITE].page(request, shown.template, shown.view, **shown.values)
 
     return handler
@@ -228,51 +228,51 @@ def _showing(view: View) -> Handler:
 
 async def _decision(request: web.Request) -> web.StreamResponse:
     site = request.app[SITE]
-    histories = site.scenes.course.histories if site.scenes is not None else {}
-    shown = show_decision(request, _scene(request), lambda key: histories.get(key, ()))
+    histories = site.page_models.course.histories if site.page_models is not None else {}
+    shown = show_decision(request, _page_model(request), lambda key: histories.get(key, ()))
     return site.page(request, shown.template, shown.view, **shown.values)
 
 
 async def _over_time(request: web.Request) -> web.Response:
     site = request.app[SITE]
-    assert site.scenes is not None  # the route exists only with them
+    assert site.page_models is not None  # the route exists only with them
     resource = choice(request, "resource", nodes.RESOURCES, "cpu")
-    timeline = course.timeline(site.scenes.course, site.scenes.replayable.taken_over, resource)
+    timeline = course.timeline(site.page_models.course, site.page_models.replayable.taken_over, resource)
     return site.page(
-        request, "overtime.html", "over-time", shown=timeline, resource=resource, remarks=site.scenes.remarks
+        request, "overtime.html", "over-time", shown=timeline, resource=resource, remarks=site.page_models.remarks
     )
 
 
 async def _what_if(request: web.Request) -> web.Response:
     site = request.app[SITE]
-    names = _scene(request).configuration.scheduler_names
-    form = whatif.form_of(_scene(request).configuration, choice(request, "profile", names, names[0]), {})
-    over = whatif.usual_pods(_scene(request))
+    names = _page_model(request).configuration.scheduler_names
+    form = whatif.form_of(_page_model(request).configuration, choice(request, "profile", names, names[0]), {})
+    over = whatif.usual_pods(_page_model(request))
     return site.page(request, "whatif.html", "what-if", form=form, over=over, result=None, problems=(), submitted=False)
 
 
 async def _what_if_changed(request: web.Request) -> web.Response:
     """Decide again with what the form says. The server goes on answering meanwhile."""
     site = request.app[SITE]
-    scene = _scene(request)
+    page_model = _page_model(request)
     entered = await read_form(request)
-    names = scene.configuration.scheduler_names
+    names = page_model.configuration.scheduler_names
     profile = entered.get("profile", names[0])
     if profile not in names:
         raise BadQuery(f"profile: one of {', '.join(names)}")
-    over = entered.get("over", whatif.usual_pods(scene))
-    if over not in whatif.PODS or (over == whatif.ALL and scene.place_again is None):
+    over = entered.get("over", whatif.usual_pods(page_model))
+    if over not in whatif.PODS or (over == whatif.ALL and page_model.place_again is None):
         raise BadQuery(f"over: one of {', '.join(whatif.PODS)}")
-    form = whatif.form_of(scene.configuration, profile, entered)
+    form = whatif.form_of(page_model.configuration, profile, entered)
     result: whatif.WhatIf | None = None
     problems: tuple[str, ...] = ()
     try:
         if form.changes:
-            changed = whatif.changed_configuration(scene.configuration, form)
+            changed = whatif.changed_configuration(page_model.configuration, form)
             if site.working.locked():
                 raise web.HTTPServiceUnavailable(text=_BUSY)
             async with site.working:
-                result = await asyncio.to_thread(_compare, site, scene, changed, over)
+                result = await asyncio.to_thread(_compare, site, page_model, changed, over)
     except whatif.BadChange as bad:
         problems = bad.lines
     except CommandError as error:
@@ -282,14 +282,15 @@ async def _what_if_changed(request: web.Request) -> web.Response:
     return site.page(request, "whatif.html", "what-if", status, submitted=True, **values)
 
 
-def _compare(site: Site, scene: Scene, changed: Configuration, over: str) -> whatif.WhatIf:
+def _compare(site: Site, page_model: PageModel, changed: Configuration, over: str) -> whatif.WhatIf:
     stopped = site.stopping.is_set
-    if over == whatif.ALL and scene.place_again is not None:
+    if over == whatif.ALL and page_model.place_again is not None:
         before, after = (
-            scene.place_again(configuration, whatif.LIMITS, stopped) for configuration in (scene.configuration, changed)
+            page_model.place_again(configuration, whatif.LIMITS, stopped)
+            for configuration in (page_model.configuration, changed)
         )
         return whatif.compare(before, after)
-    return whatif.compare(scene.run, scene.decide(changed, whatif.LIMITS, stopped))
+    return whatif.compare(page_model.run, page_model.decide(changed, whatif.LIMITS, stopped))
 
 
 async def _health(request: web.Request) -> web.Response:
@@ -315,13 +316,13 @@ async def _why(request: web.Request) -> web.Response:
                 pod = await asyncio.to_thread(site.live.ask, *question)
         except CommandError as error:
             problem = str(error)
-    shown = show_why(request, _scene(request), pod, problem)
+    shown = show_why(request, _page_model(request), pod, problem)
     status = 502 if problem else 200
     return site.page(request, shown.template, shown.view, status, of_now=question is not None, **shown.values)
 
 
 async def _refresh(request: web.Request) -> web.Response:
-    """Take a new snapshot, decide on it, and lead back to the page; the old scene stays where that fails."""
+    """Take a new snapshot, decide on it, and lead back to the page; the old page model stays where that fails."""
     site = request.app[SITE]
     back = (await read_form(request)).get("back", "") if request.body_exists else ""
     if site.working.locked():
@@ -331,7 +332,7 @@ async def _refresh(request: web.Request) -> web.Response:
     lines: list[str] = []
     try:
         async with site.working:
-            site.scene = await asyncio.to_thread(site.live.read, site.request, lines.append)
+            site.page_model = await asyncio.to_thread(site.live.read, site.request, lines.append)
     except CommandError as error:
         raise web.HTTPBadGateway(text=f"no new snapshot: {error}") from error
     except typer.Exit as error:

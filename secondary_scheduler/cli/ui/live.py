@@ -24,15 +24,15 @@ from secondary_scheduler.cli.connecting import asking_as
 from secondary_scheduler.cli.schedulers import UnknownPodError, find_schedulers
 from secondary_scheduler.cli.snapshotfile import cluster_to_read, take_snapshot
 from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
-from secondary_scheduler.cli.ui.reading import RecordingScenes, read_scene
+from secondary_scheduler.cli.ui.reading import RecordingPageModels, read_page_model
 from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 from secondary_scheduler.clusterstatus.document import read_status
 from secondary_scheduler.clusterstatus.status import StatusReport
 from secondary_scheduler.clusterstatus.unknownpods import refuse_unknown
 from secondary_scheduler.views.asking import BadQuery
+from secondary_scheduler.views.pagemodels import DEFAULT_LIMITS, PageModel
 from secondary_scheduler.views.pods import PodAnswer, running_pod
 from secondary_scheduler.views.runs import Limits
-from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class LiveCluster:
     scheduler_port: int
     account: str | None
 
-    def read(self, request: SnapshotRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS) -> Scene:
+    def read(self, request: SnapshotRequest, say: Callable[[str], None], limits: Limits = DEFAULT_LIMITS) -> PageModel:
         """Take a snapshot and decide on it; the file that it is written to exists no longer than that takes.
 
         Raises:
@@ -69,7 +69,7 @@ class LiveCluster:
             with cluster_to_read(self.kubeconfig, self.context) as config:
                 take_snapshot(config, None, file, as_yaml=False, say=say)
                 live = replace(request, files=[str(file)], now=time.time())
-                return read_scene(live, say, limits, title=self.context or config.server, origin=self.origin)
+                return read_page_model(live, say, limits, title=self.context or config.server, origin=self.origin)
 
     def status(self) -> StatusReport:
         """Return how the schedulers are: the document of `status`, of the scheduler's namespace where one is named.
@@ -128,16 +128,16 @@ class MomentChoice:
     step: float
 
 
-def moment_of(request: web.Request, scenes: RecordingScenes) -> int:
+def moment_of(request: web.Request, page_models: RecordingPageModels) -> int:
     """Return the moment that a page is about.
 
     Raises:
         BadQuery: there is none of that number.
     """
-    return _number(request.match_info.get("moment", str(scenes.last)), scenes.last)
+    return _number(request.match_info.get("moment", str(page_models.last)), page_models.last)
 
 
-def moved(request: web.Request, scenes: RecordingScenes, root: str) -> str | None:
+def moved(request: web.Request, page_models: RecordingPageModels, root: str) -> str | None:
     """Return where the form leads that chooses another moment; None where the request does not come from it.
 
     Raises:
@@ -145,19 +145,19 @@ def moved(request: web.Request, scenes: RecordingScenes, root: str) -> str | Non
     """
     if _PARAMETER not in request.query:
         return None
-    index = _number(request.query[_PARAMETER], scenes.last)
+    index = _number(request.query[_PARAMETER], page_models.last)
     query = urlencode([(name, value) for name, value in request.query.items() if name != _PARAMETER])
     return f"{root}/at/{index}{_page(request, root)}{'?' if query else ''}{query}"
 
 
-def choice_of(request: web.Request, scenes: RecordingScenes, index: int, root: str) -> MomentChoice:
+def choice_of(request: web.Request, page_models: RecordingPageModels, index: int, root: str) -> MomentChoice:
     """Return what the form shows on a page."""
-    frames = scenes.course.frames
+    frames = page_models.course.frames
     step = frames[1].time - frames[0].time if len(frames) > 1 else 0.0
     # What is sent with POST has no address of its own to come back to, but the page of its form has.
     query = tuple(request.query.items()) if request.method == "GET" else ()
     action = f"{root}/at/{index}{_page(request, root)}"
-    return MomentChoice(action, query, index, scenes.last, frames[index].time, frames[0].time, step)
+    return MomentChoice(action, query, index, page_models.last, frames[index].time, frames[0].time, step)
 
 
 def _page(request: web.Request, root: str) -> str:

@@ -27,8 +27,8 @@ from secondary_scheduler.simulation.objects import RecordedObjects, read_recorde
 from secondary_scheduler.simulation.remarks import remarks
 from secondary_scheduler.simulation.report import InputReport
 from secondary_scheduler.simulation.settingup import Conditions
+from secondary_scheduler.views.pagemodels import DEFAULT_LIMITS, PageModel, decided_page_model
 from secondary_scheduler.views.runs import Limits, SimulationRun, run_simulation
-from secondary_scheduler.views.scenes import DEFAULT_LIMITS, Scene, decided_scene
 
 
 def deciding_configuration(request: SnapshotRequest, objects: RecordedObjects, report: InputReport) -> Configuration:
@@ -70,13 +70,13 @@ def kept_report(say: Callable[[str], None]) -> tuple[InputReport, list[str]]:
     return InputReport(note), lines
 
 
-def read_scene(
+def read_page_model(
     request: SnapshotRequest,
     say: Callable[[str], None],
     limits: Limits = DEFAULT_LIMITS,
     title: str = "",
     origin: LoadOrigin | None = None,
-) -> Scene:
+) -> PageModel:
     """Read everything, and decide.
 
     Args:
@@ -103,7 +103,7 @@ def read_scene(
     selection, conditions = selection_of(request, configuration), conditions_of(request, report)
     cluster = build_cluster(objects, report, selection)
     source = title or ", ".join(Path(file).name if file != "-" else "standard input" for file in request.files)
-    scene, remarks = decided_scene(source, cluster, configuration, conditions, old=old, limits=limits)
+    page_model, remarks = decided_page_model(source, cluster, configuration, conditions, old=old, limits=limits)
     for line in remarks:
         report.warn(line)
     report.close()
@@ -115,14 +115,14 @@ def read_scene(
         emptied = build_cluster(objects, InputReport(lambda line: None), anew)
         return run_simulation(emptied, changed, again, limits=within, stopped=stopped, by_creation=True)
 
-    return replace(scene, remarks=tuple(lines), place_again=place_again)
+    return replace(page_model, remarks=tuple(lines), place_again=place_again)
 
 
 REPLAY_LIMITS = Limits(explained=20.0, total=300.0)
 
 
 @dataclass(frozen=True, slots=True)
-class RecordingScenes:
+class RecordingPageModels:
     """What the pages show of a recording.
 
     Attributes:
@@ -143,7 +143,7 @@ class RecordingScenes:
         """The number of the last moment, from 0."""
         return len(self.course.frames) - 1
 
-    def at(self, index: int) -> Scene:
+    def at(self, index: int) -> PageModel:
         """Return how things are at a moment."""
         frame, course, replayable = self.course.frames[index], self.course, self.replayable
 
@@ -157,7 +157,7 @@ class RecordingScenes:
             return other.run_at(0)
 
         ours = {*course.configuration.scheduler_names, *replayable.taken_over}
-        return Scene(
+        return PageModel(
             self.title,
             frame.time,
             course.run_at(index),
@@ -170,9 +170,9 @@ class RecordingScenes:
         )
 
 
-def read_recording_scenes(
+def read_recording_page_models(
     request: SnapshotRequest, say: Callable[[str], None], limits: Limits = REPLAY_LIMITS
-) -> RecordingScenes:
+) -> RecordingPageModels:
     """Read a recording, and replay it.
 
     Args:
@@ -205,4 +205,4 @@ def read_recording_scenes(
         names = ", ".join(configuration.scheduler_names)
         report.warn(f"no pod of {names} waited or arrived in the recording; to place those of another: --as-scheduler")
     report.close()
-    return RecordingScenes(recording.title, replayable, course, old, tuple(lines))
+    return RecordingPageModels(recording.title, replayable, course, old, tuple(lines))

@@ -1,4 +1,4 @@
-"""Reading the scene and serving its pages until somebody interrupts."""
+"""Reading the page model and serving its pages until somebody interrupts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from secondary_scheduler.cli.output import say
 from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui.app import ADDRESS, Site, application
 from secondary_scheduler.cli.ui.live import LiveCluster
-from secondary_scheduler.cli.ui.reading import read_recording_scenes, read_scene
+from secondary_scheduler.cli.ui.reading import read_page_model, read_recording_page_models
 
 _SHUTDOWN_SECONDS = 3.0
 """For answers that are under way."""
@@ -30,7 +30,7 @@ def serve_snapshot(request: SnapshotRequest, port: int) -> None:
         CommandError: a file cannot be used, or the port is taken.
         Interrupted: a signal has ended it.
     """
-    _serve_site(Site(read_scene(request, say)), port)
+    _serve_site(Site(read_page_model(request, say)), port)
 
 
 def serve_recording(request: SnapshotRequest, port: int) -> None:
@@ -40,10 +40,10 @@ def serve_recording(request: SnapshotRequest, port: int) -> None:
         CommandError: a file cannot be used, or the port is taken.
         Interrupted: a signal has ended it.
     """
-    scenes = read_recording_scenes(request, say)
-    course = scenes.course
+    page_models = read_recording_page_models(request, say)
+    course = page_models.course
     say(f"{len(course.frames)} moments, {len(course.histories):,} pods decided, replayed in {course.seconds:.1f} s")
-    _serve_until_stopped(Site(scenes.at(scenes.last), scenes=scenes), port)
+    _serve_until_stopped(Site(page_models.at(page_models.last), page_models=page_models), port)
 
 
 def serve_cluster(cluster: LiveCluster, request: SnapshotRequest, port: int) -> None:
@@ -57,7 +57,7 @@ def serve_cluster(cluster: LiveCluster, request: SnapshotRequest, port: int) -> 
 
 
 def _serve_site(site: Site, port: int) -> None:
-    run = site.scene.run
+    run = site.page_model.run
     say(f"{len(run.before):,} nodes, {len(run.decisions):,} decisions in {run.seconds:.1f} s")
     _serve_until_stopped(site, port)
 

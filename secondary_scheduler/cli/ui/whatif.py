@@ -21,10 +21,10 @@ from scheduler.config import (
     redacted,
 )
 from secondary_scheduler.balance import LOAD, REQUESTS, FigureSpread
-from secondary_scheduler.simulation.comparing import ComparedPod, Comparison, Side, compare as compare_sides
+from secondary_scheduler.simulation.comparing import ComparedPod, ComparedSide, Comparison, compare as compare_sides
 from secondary_scheduler.views.arguments import Argument, arguments_of
+from secondary_scheduler.views.pagemodels import PageModel
 from secondary_scheduler.views.runs import Limits, SimulationRun
-from secondary_scheduler.views.scenes import Scene
 
 LIMITS = Limits(explained=0.0, total=30.0)
 _MOVE_LIMIT = 500
@@ -133,9 +133,9 @@ class WhatIf:
         ]
 
 
-def usual_pods(scene: Scene) -> str:
+def usual_pods(page_model: PageModel) -> str:
     """Return which pods are compared unless the user says otherwise: all where none waits."""
-    return ALL if scene.place_again is not None and not scene.run.decisions else PENDING
+    return ALL if page_model.place_again is not None and not page_model.run.decisions else PENDING
 
 
 def form_of(configuration: Configuration, profile: str, entered: Mapping[str, str]) -> Form:
@@ -213,7 +213,7 @@ def compare(before: SimulationRun, after: SimulationRun) -> WhatIf:
     missing on one side is left out."""
     decided = [{decision.pod: decision for decision in run.decisions} for run in (before, after)]
     old, new = (
-        Side(run.configuration, {key: own[key] for key in decided[1] if key in decided[0]}, run.figures)
+        ComparedSide(run.configuration, {key: own[key] for key in decided[1] if key in decided[0]}, run.figures)
         for run, own in zip((before, after), decided, strict=True)
     )
     undecided = sum((decision.message or "").startswith("not decided: ") for decision in after.decisions)

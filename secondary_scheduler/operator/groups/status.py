@@ -50,7 +50,7 @@ from scheduler.kube.model import (
 )
 from scheduler.kube.primitives import QuantityError, TimestampError, epoch_seconds, quantity_milli_value, quantity_value
 from secondary_scheduler.operator.groups.objects import ObjectSink, PodSink, ReducedPod, identity
-from secondary_scheduler.operator.metrics import Metrics
+from secondary_scheduler.operator.metrics import OperatorMetrics
 from secondary_scheduler.operator.queue import WorkQueue
 
 PENDING, SCHEDULING, RUNNING = "Pending", "Scheduling", "Running"
@@ -276,7 +276,7 @@ class StatusController(Generic[O, P]):
         self,
         client: KubeClient,
         kind: StatusKind[O, P],
-        metrics: Metrics,
+        metrics: OperatorMetrics,
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
         """`leads` says whether this operator holds its Lease at this moment; it is asked right before each write."""
@@ -413,7 +413,7 @@ class StatusController(Generic[O, P]):
 
 
 def status_controllers(
-    client: KubeClient, min_member: Collection[str], metrics: Metrics, leads: Callable[[], bool] = lambda: True
+    client: KubeClient, min_member: Collection[str], metrics: OperatorMetrics, leads: Callable[[], bool] = lambda: True
 ) -> list[StatusController[Any, Any]]:
     """Return the controllers of the kinds that are wanted, by plural."""
     return [StatusController(client, kind, metrics, leads) for plural, kind in KINDS.items() if plural in min_member]

@@ -14,7 +14,7 @@ from secondary_scheduler.operator.reconcile.model import (
     Json as Json,
     ObjectKey as ObjectKey,
     Observed as Observed,
-    Plan as Plan,
+    ReconcilePlan as ReconcilePlan,
     SetFinalizers as SetFinalizers,
     digest as digest,
     fingerprint as fingerprint,

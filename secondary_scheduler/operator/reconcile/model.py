@@ -186,7 +186,7 @@ class EventDraft:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReconcilePlan:
     """What a reconcile decided: writes in order, the status (None: leave it), events to send after that status."""
 
     actions: tuple[Action, ...] = ()

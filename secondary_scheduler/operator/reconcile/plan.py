@@ -37,7 +37,7 @@ from secondary_scheduler.operator.reconcile.model import (
     Json,
     ObjectKey,
     Observed,
-    Plan,
+    ReconcilePlan,
     SetFinalizers,
     is_terminating,
 )
@@ -49,7 +49,7 @@ from secondary_scheduler.operator.reconcile.rebalancer import (
     rebalancer_keys,
 )
 from secondary_scheduler.operator.reconcile.revision import Revision, newest, read_run
-from secondary_scheduler.operator.reconcile.rollout import Decision, decide
+from secondary_scheduler.operator.reconcile.rollout import RolloutDecision, decide
 from secondary_scheduler.operator.reconcile.status import Findings, build_status, events_for
 from secondary_scheduler.operator.reconcile.workload import (
     assess_rollout,
@@ -159,7 +159,7 @@ _NOT_COLLECTED = frozenset({"ClusterRoleBinding", "Deployment", "Lease"})
 """What Kubernetes' garbage collector would leave behind, or would take too late for the order to hold."""
 
 
-def reconcile(observed: Observed) -> Plan:
+def reconcile(observed: Observed) -> ReconcilePlan:
     """Decide about one instance. Raises nothing: every problem goes into the plan's status."""
     if is_terminating(observed.resource) or observed.terminating_namespace is not None:
         return _plan_finalization(observed)
@@ -172,7 +172,7 @@ def reconcile(observed: Observed) -> Plan:
     return _plan_managed(observed, spec)
 
 
-def _plan_managed(observed: Observed, spec: SecondarySchedulerSpec) -> Plan:
+def _plan_managed(observed: Observed, spec: SecondarySchedulerSpec) -> ReconcilePlan:
     rollout = assess_rollout(observed)
     selection = select_configuration(observed, spec.scheduler_config)
     refused = list(refusals(spec))
@@ -223,7 +223,7 @@ def _revision_to_keep(observed: Observed) -> Revision | None:
     return run.revision if run is not None and read_copy(observed, run.revision) is not None else None
 
 
-def _bindings(observed: Observed, effective: EffectiveConfiguration, decision: Decision | None) -> list[Json]:
+def _bindings(observed: Observed, effective: EffectiveConfiguration, decision: RolloutDecision | None) -> list[Json]:
     """Bindings for the revision that runs, the desired one and the canary's."""
     if decision is None:
         return objects.cluster_role_bindings(observed, [(effective.plugins, None)])
@@ -254,7 +254,7 @@ def _apply_actions(
     observed: Observed,
     spec: SecondarySchedulerSpec,
     effective: EffectiveConfiguration,
-    decision: Decision | None,
+    decision: RolloutDecision | None,
     bindings: Sequence[Json],
     replicas: int,
 ) -> Iterator[Action]:
@@ -289,7 +289,7 @@ def _apply_actions(
     yield from writes(observed, wanted)
 
 
-def _leftovers(observed: Observed, decision: Decision, wanted: Sequence[Json]) -> Iterator[Delete]:
+def _leftovers(observed: Observed, decision: RolloutDecision, wanted: Sequence[Json]) -> Iterator[Delete]:
     """What only former revisions needed; asked for once the present one runs."""
     bindings = {binding["metadata"]["name"] for binding in wanted}
     of_rebalancer = rebalancer_keys(observed)
@@ -320,7 +320,7 @@ def _disabled_objects(observed: Observed, spec: SecondarySchedulerSpec) -> Itera
                 yield _delete(obj, f"spec.without names {kind}")
 
 
-def _plan_removal(observed: Observed) -> Plan:
+def _plan_removal(observed: Observed) -> ReconcilePlan:
     actions, waiting = _teardown(observed, wait_for_pods=True)
     rollout = assess_rollout(observed)
     problems = list(_write_problems(observed))
@@ -328,10 +328,10 @@ def _plan_removal(observed: Observed) -> Plan:
     return _make_plan(observed, findings, actions)
 
 
-def _plan_finalization(observed: Observed) -> Plan:
+def _plan_finalization(observed: Observed) -> ReconcilePlan:
     metadata = observed.resource["metadata"]
     if names.FINALIZER not in (metadata.get("finalizers") or []):
-        return Plan()
+        return ReconcilePlan()
     namespace = observed.terminating_namespace
     deleted_at = datetime.fromisoformat(str((namespace or metadata)["deletionTimestamp"]).replace("Z", "+00:00"))
     left = deleted_at + TEARDOWN_TIMEOUT - observed.now
@@ -342,9 +342,9 @@ def _plan_finalization(observed: Observed) -> Plan:
         plan = _make_plan(observed, findings, actions)
         # An Event would be refused there, like anything new.
         events = () if namespace else plan.events
-        return Plan(plan.actions, plan.status, events, max(left.total_seconds(), 1.0) if waiting else None)
+        return ReconcilePlan(plan.actions, plan.status, events, max(left.total_seconds(), 1.0) if waiting else None)
     others = tuple(name for name in metadata["finalizers"] if name != names.FINALIZER)
-    return Plan((SetFinalizers(ObjectKey.of(observed.resource), others, str(metadata["resourceVersion"])),))
+    return ReconcilePlan((SetFinalizers(ObjectKey.of(observed.resource), others, str(metadata["resourceVersion"])),))
 
 
 def _teardown(observed: Observed, *, wait_for_pods: bool) -> tuple[list[Action], bool]:
@@ -398,7 +398,7 @@ def _problems(
     observed: Observed,
     spec: SecondarySchedulerSpec,
     selection: Selection,
-    decision: Decision | None,
+    decision: RolloutDecision | None,
     refused: Sequence[InstanceProblem],
 ) -> Iterator[InstanceProblem]:
     """Everything that is wrong, what a user can put right first."""
@@ -473,9 +473,9 @@ def _without_rights(
         )
 
 
-def _make_plan(observed: Observed, findings: Findings, actions: Sequence[Action] = ()) -> Plan:
+def _make_plan(observed: Observed, findings: Findings, actions: Sequence[Action] = ()) -> ReconcilePlan:
     status = build_status(observed, findings)
-    return Plan(tuple(actions), status, events_for(observed, status) if status is not None else ())
+    return ReconcilePlan(tuple(actions), status, events_for(observed, status) if status is not None else ())
 
 
 def _forbidden(observed: Observed, obj: Json) -> bool:

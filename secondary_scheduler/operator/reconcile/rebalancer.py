@@ -27,7 +27,7 @@ from secondary_scheduler.operator.reconcile.model import (
     is_terminating,
 )
 from secondary_scheduler.operator.reconcile.objects import new_object, writes
-from secondary_scheduler.operator.reconcile.rollout import Decision
+from secondary_scheduler.operator.reconcile.rollout import RolloutDecision
 from secondary_scheduler.operator.reconcile.workload import assess_rollout, pod_problem_text, pods_of
 
 READY = "RebalancerReady"
@@ -59,7 +59,7 @@ class RebalancerReport:
 
 
 @dataclass(frozen=True)
-class Rebalancer:
+class RebalancerActions:
     """What to do about the rebalancer, and what there is to say of it; no report where there is none and none is
     wanted."""
 
@@ -68,7 +68,7 @@ class Rebalancer:
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _DesiredRebalancer:
     spec: RebalancerSpec
     configuration: EffectiveConfiguration
     image: str
@@ -90,10 +90,10 @@ def rebalancer_keys(observed: Observed) -> frozenset[ObjectKey]:
 def decide_rebalancer(
     observed: Observed,
     spec: SecondarySchedulerSpec,
-    decision: Decision | None,
+    decision: RolloutDecision | None,
     effective: EffectiveConfiguration | None,
     egress: Collection[int] | None,
-) -> Rebalancer:
+) -> RebalancerActions:
     """Decide about the rebalancer of an instance that is managed.
 
     Args:
@@ -134,16 +134,16 @@ def decide_rebalancer(
         return replace(_reported("NotPossible", message, None), actions=removal.actions)
     actions = tuple(writes(observed, _objects(observed, spec, wanted, egress)))
     disabled = _left(observed, [kind for kind in POLICY_KINDS if POLICY_KINDS[1] in spec.without])
-    return Rebalancer((*actions, *disabled), _report(observed, rebalance, wanted, pending=bool(actions)))
+    return RebalancerActions((*actions, *disabled), _report(observed, rebalance, wanted, pending=bool(actions)))
 
 
 def _wanted(
     observed: Observed,
     spec: SecondarySchedulerSpec,
     rebalance: RebalancerSpec,
-    decision: Decision | None,
+    decision: RolloutDecision | None,
     effective: EffectiveConfiguration | None,
-) -> _Wanted | str:
+) -> _DesiredRebalancer | str:
     """What is to run, by the revision that the scheduler runs; or why that is not known yet."""
     if decision is None or effective is None:
         return "no scheduler can be rolled out; see the condition Degraded"
@@ -154,11 +154,11 @@ def _wanted(
     configuration = effective if same else read_copy(observed, revision)
     if configuration is None:
         return f"the configuration {revision.configuration} that the scheduler runs is not known"
-    return _Wanted(rebalance, configuration, rebalance.image or revision.image)
+    return _DesiredRebalancer(rebalance, configuration, rebalance.image or revision.image)
 
 
 def _objects(
-    observed: Observed, spec: SecondarySchedulerSpec, wanted: _Wanted, egress: Collection[int] | None
+    observed: Observed, spec: SecondarySchedulerSpec, wanted: _DesiredRebalancer, egress: Collection[int] | None
 ) -> Iterator[tuple[Json, tuple[ObjectKey, ...]]]:
     """Its objects in order, each with those without which it is not to be there: rights only once they are bounded."""
     own = observed.names
@@ -203,7 +203,7 @@ def _objects(
     yield _object(observed, "Deployment", own.rebalancer, spec=_deployment(observed, spec, wanted)), needed
 
 
-def _deployment(observed: Observed, spec: SecondarySchedulerSpec, wanted: _Wanted) -> Json:
+def _deployment(observed: Observed, spec: SecondarySchedulerSpec, wanted: _DesiredRebalancer) -> Json:
     own, credentials = observed.names, spec.metric_credentials
     token = credentials.service_account if credentials else None
     content = operand.rebalancer_deployment_spec(
@@ -240,7 +240,7 @@ def _foreign(observed: Observed) -> list[ObjectKey]:
     return [key for key in namespaced if (live := observed.objects.get(key)) and not observed.names.owns(live)]
 
 
-def _removal(observed: Observed) -> Rebalancer:
+def _removal(observed: Observed) -> RebalancerActions:
     """Its rights in the cluster and the Deployment at once; the rest, the policy last, when no pod is left.
 
     Its status and its Lease stay: the limits hold if it comes back.
@@ -253,7 +253,7 @@ def _removal(observed: Observed) -> Rebalancer:
     if not runs:
         left += _left(observed, [*_KINDS, *POLICY_KINDS])
         if not left:
-            return Rebalancer()
+            return RebalancerActions()
     return replace(_reported("Removing", "The rebalancer is being removed", None), actions=tuple(left))
 
 
@@ -269,16 +269,18 @@ def _left(observed: Observed, kinds: Iterable[str]) -> list[Delete]:
     return deletions
 
 
-def _unchanged(observed: Observed, reason: str, message: str) -> Rebalancer:
+def _unchanged(observed: Observed, reason: str, message: str) -> RebalancerActions:
     """Whatever runs keeps running."""
     return _reported(reason, message, (observed.resource.get("status") or {}).get("rebalancer"))
 
 
-def _reported(reason: str, message: str, status: Json | None) -> Rebalancer:
-    return Rebalancer((), RebalancerReport((Condition(READY, False, reason, message[:_MAX_TEXT]),), status))
+def _reported(reason: str, message: str, status: Json | None) -> RebalancerActions:
+    return RebalancerActions((), RebalancerReport((Condition(READY, False, reason, message[:_MAX_TEXT]),), status))
 
 
-def _report(observed: Observed, rebalance: RebalancerSpec, wanted: _Wanted, *, pending: bool) -> RebalancerReport:
+def _report(
+    observed: Observed, rebalance: RebalancerSpec, wanted: _DesiredRebalancer, *, pending: bool
+) -> RebalancerReport:
     own = _own_status(observed)
     condition = _ready(observed, rebalance, pending=pending)
     status = _status(observed, rebalance, rebalance.hash if condition.status else "", str(own.get("effectiveMode", "")))

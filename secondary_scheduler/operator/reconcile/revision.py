@@ -62,7 +62,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Trial:
+class RevisionTrial:
     """How the last attempt at a revision ended."""
 
     key: str
@@ -84,12 +84,12 @@ def read_run(obj: Mapping[str, Any] | None, annotation: str) -> Run | None:
     return _read_annotation(obj, annotation, _run)
 
 
-def read_trial(obj: Mapping[str, Any] | None) -> Trial | None:
+def read_trial(obj: Mapping[str, Any] | None) -> RevisionTrial | None:
     """The Trial on the copy of a configuration; None if there is none that can be read."""
     return _read_annotation(obj, names.ANNOTATION_TRIAL, _trial)
 
 
-def annotation_value(value: Run | Trial) -> str:
+def annotation_value(value: Run | RevisionTrial) -> str:
     """The text that the two above read."""
     fields = asdict(value)
     if "revision" in fields:
@@ -122,8 +122,8 @@ def _run(value: Json) -> Run:
     return Run(Revision(**{**fields, **lists}), _time(value["at"]))
 
 
-def _trial(value: Json) -> Trial:
-    return Trial(**{**value, "at": _time(value["at"]), "generation": int(value["generation"])})
+def _trial(value: Json) -> RevisionTrial:
+    return RevisionTrial(**{**value, "at": _time(value["at"]), "generation": int(value["generation"])})
 
 
 def _time(text: str) -> datetime:

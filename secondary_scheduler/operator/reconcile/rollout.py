@@ -13,8 +13,8 @@ from secondary_scheduler.operator.reconcile.configuration import InstanceProblem
 from secondary_scheduler.operator.reconcile.model import Json, Observed
 from secondary_scheduler.operator.reconcile.revision import (
     Revision,
+    RevisionTrial,
     Run,
-    Trial,
     annotation_value,
     newest,
     read_run,
@@ -34,7 +34,7 @@ _TIMEOUT_PER_REPLICA = timedelta(seconds=120)
 
 
 @dataclass(frozen=True)
-class Decision:
+class RolloutDecision:
     """What to do about the revision that is wanted."""
 
     wanted: Revision
@@ -46,7 +46,7 @@ class Decision:
     """Whether the canary is ready for the pod that it has to bind."""
     stage: str = ""
     """How far the canary is, for people."""
-    trial: Trial | None = None
+    trial: RevisionTrial | None = None
     """How the last attempt at `wanted` ended, if it did."""
     finished: Run | None = None
     """`target`, and when it was found to run as it should; None while it has not been."""
@@ -56,7 +56,7 @@ class Decision:
     """After which time the decision may be another one though nothing changes."""
 
     @property
-    def refused(self) -> Trial | None:
+    def refused(self) -> RevisionTrial | None:
         """The last attempt at `wanted`, if it failed and `wanted` does not run."""
         trial = self.trial
         return trial if trial and trial.reason and self.target.revision.key != self.wanted.key else None
@@ -75,7 +75,7 @@ class Decision:
         )
 
 
-def decide(observed: Observed, wanted: Revision, rollout: Rollout, *, prove: bool) -> Decision:
+def decide(observed: Observed, wanted: Revision, rollout: Rollout, *, prove: bool) -> RolloutDecision:
     """Choose between the desired revision, the one that runs and the previous one.
 
     Args:
@@ -117,30 +117,32 @@ def decide(observed: Observed, wanted: Revision, rollout: Rollout, *, prove: boo
             trial = _failed_trial(observed, wanted, ROLLED_BACK, failure)
         elif finished is not None:
             trial = None
-        decision = Decision(wanted, target, trial=trial, recheck=left)
+        decision = RolloutDecision(wanted, target, trial=trial, recheck=left)
     else:
         tried = any(run and run.revision == wanted for run in ran)
         # Without a scheduler that runs there is nothing to protect, and every second without one counts.
         prove = prove and not tried and rollout.available > 0
-        decision = _decide_change(observed, Decision(wanted, target, trial=trial, recheck=left), prove=prove)
+        decision = _decide_change(observed, RolloutDecision(wanted, target, trial=trial, recheck=left), prove=prove)
     return _with_notes(decision, copies, observed, None if failure else finished)
 
 
-def _decide_first(observed: Observed, wanted: Revision, trial: Trial | None, ran: list[Run | None]) -> Decision:
+def _decide_first(
+    observed: Observed, wanted: Revision, trial: RevisionTrial | None, ran: list[Run | None]
+) -> RolloutDecision:
     """Choose where there is no Deployment (or one of an older operator): no running scheduler can be harmed."""
     before = newest(run for run in ran if run and run.revision.key != wanted.key)
     # Also after the Deployment was deleted by hand: a revision that just failed must not come back that way.
     revision = before.revision if before and trial and _is_still_refused(observed, trial) else wanted
-    return Decision(wanted, Run(revision, observed.now), trial=trial)
+    return RolloutDecision(wanted, Run(revision, observed.now), trial=trial)
 
 
-def _decide_change(observed: Observed, now: Decision, *, prove: bool) -> Decision:
+def _decide_change(observed: Observed, now: RolloutDecision, *, prove: bool) -> RolloutDecision:
     """Choose where the desired revision is not the Deployment's; `now` is the decision without such a change."""
     wanted, trial = now.wanted, now.trial
     if trial is not None and _is_still_refused(observed, trial):
         return _wait_for_retry(observed, now, trial)
     if not prove or (trial is not None and trial.proven):
-        return Decision(wanted, Run(wanted, observed.now), trial=trial)
+        return RolloutDecision(wanted, Run(wanted, observed.now), trial=trial)
     run = canary.current_run(observed, wanted)
     # A canary that is older than the last attempt belongs to that one: it must not pass or fail this one.
     if run is None or run.at > observed.now or (trial is not None and run.at <= trial.at):
@@ -148,7 +150,7 @@ def _decide_change(observed: Observed, now: Decision, *, prove: bool) -> Decisio
     assessment = canary.assess(observed, run)
     left = run.at + CANARY_TIMEOUT - observed.now
     if assessment.proven:
-        return Decision(wanted, Run(wanted, observed.now), trial=_passed_trial(observed, wanted))
+        return RolloutDecision(wanted, Run(wanted, observed.now), trial=_passed_trial(observed, wanted))
     failure = assessment.failure or (
         "" if left > timedelta() else f"not proven within {CANARY_TIMEOUT.seconds} s: {assessment.stage}"
     )
@@ -156,26 +158,26 @@ def _decide_change(observed: Observed, now: Decision, *, prove: bool) -> Decisio
         trial = _failed_trial(observed, wanted, CANARY_FAILED, f"the canary {observed.names.canary} failed: {failure}")
         return _wait_for_retry(observed, now, trial)
     recheck = min(left, now.recheck) if now.recheck is not None else left
-    return Decision(wanted, now.target, run, assessment.ready, assessment.stage, trial, recheck=recheck)
+    return RolloutDecision(wanted, now.target, run, assessment.ready, assessment.stage, trial, recheck=recheck)
 
 
-def _wait_for_retry(observed: Observed, now: Decision, trial: Trial) -> Decision:
+def _wait_for_retry(observed: Observed, now: RolloutDecision, trial: RevisionTrial) -> RolloutDecision:
     left = trial.at + RETRY_AFTER - observed.now
     recheck = min(left, now.recheck) if now.recheck is not None else left
-    return Decision(now.wanted, now.target, trial=trial, recheck=recheck)
+    return RolloutDecision(now.wanted, now.target, trial=trial, recheck=recheck)
 
 
-def _is_still_refused(observed: Observed, trial: Trial) -> bool:
+def _is_still_refused(observed: Observed, trial: RevisionTrial) -> bool:
     recent = observed.now - trial.at < RETRY_AFTER
     return not trial.proven and recent and trial.generation == _generation(observed)
 
 
-def _failed_trial(observed: Observed, revision: Revision, reason: str, message: str) -> Trial:
-    return Trial(revision.key, observed.now, _generation(observed), reason, message)
+def _failed_trial(observed: Observed, revision: Revision, reason: str, message: str) -> RevisionTrial:
+    return RevisionTrial(revision.key, observed.now, _generation(observed), reason, message)
 
 
-def _passed_trial(observed: Observed, revision: Revision) -> Trial:
-    return Trial(revision.key, observed.now, _generation(observed))
+def _passed_trial(observed: Observed, revision: Revision) -> RevisionTrial:
+    return RevisionTrial(revision.key, observed.now, _generation(observed))
 
 
 def _generation(observed: Observed) -> int:
@@ -201,7 +203,9 @@ def _pods(observed: Observed, revision: Revision) -> list[Json]:
     ]
 
 
-def _with_notes(now: Decision, copies: Mapping[str, Json], observed: Observed, finished: Run | None) -> Decision:
+def _with_notes(
+    now: RolloutDecision, copies: Mapping[str, Json], observed: Observed, finished: Run | None
+) -> RolloutDecision:
     """What has to stand on the copies: who ran with which, and how the attempt at the wanted one ended."""
     notes: dict[str, dict[str, str]] = {}
     involved = {now.wanted.configuration, now.target.revision.configuration}

@@ -14,7 +14,7 @@ from secondary_scheduler.operator.reconcile.rebalancer import (
     REBALANCING,
     RebalancerReport,
 )
-from secondary_scheduler.operator.reconcile.rollout import Decision
+from secondary_scheduler.operator.reconcile.rollout import RolloutDecision
 from secondary_scheduler.operator.reconcile.workload import Rollout, lease_annotations
 
 AVAILABLE = "Available"
@@ -44,7 +44,7 @@ class Findings:
     shortage: str = ""
     """Why fewer replicas run than are asked for; empty if as many do."""
     selection: Selection | None = None
-    decision: Decision | None = None
+    decision: RolloutDecision | None = None
     """The revision to run; None if there is none."""
     running: bool = True
     """Whether a scheduler is desired at all."""

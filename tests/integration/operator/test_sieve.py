@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from scheduler.config import configuration_hash
-from secondary_scheduler.operator.options import Options
+from secondary_scheduler.operator.options import OperatorOptions
 from tests.faults.proxy import Exchange, Hold, Proxy, Rule, end_watch_with
 from tests.faults.sieve import past_lists
 from tests.integration.operator.rights import ACCOUNT
@@ -240,7 +240,7 @@ def test_states_that_it_never_sees_make_no_difference(
 
 def test_no_secret_was_read_but_those_it_is_told(view: View, operator: Operator) -> None:
     read = view.secrets_read()
-    assert read <= set(Options.secrets), read
+    assert read <= set(OperatorOptions.secrets), read
 
 
 def test_the_log_has_no_traceback(operator: Operator, tmp_path: Path) -> None:

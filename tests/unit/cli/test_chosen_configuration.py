@@ -16,10 +16,10 @@ from secondary_scheduler.cli import connecting, snapshotfile
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.installedconfigurations import running_configurations, running_documents
 from secondary_scheduler.cli.snapshotoptions import InstalledPlace, SnapshotRequest
-from secondary_scheduler.cli.ui.reading import read_scene
+from secondary_scheduler.cli.ui.reading import read_page_model
 from secondary_scheduler.clustersnapshot.reading import SnapshotObject
 from secondary_scheduler.clusterstatus import installations
-from secondary_scheduler.views.scenes import Scene
+from secondary_scheduler.views.pagemodels import PageModel
 from tests.support.simulating import CONFIGURATION, Bench, Result, node, pod, run
 from tests.unit.cli.fakeapi import FakeConnection
 from tests.unit.cli.status import installation as made
@@ -349,14 +349,16 @@ def test_a_version_that_the_stack_names_stays_and_the_difference_is_told(
 # The pages ------------------------------------------------------------------------------------------------------------
 
 
-def scene(bench: Bench, *objects: dict[str, Any], place: InstalledPlace | None = None) -> Scene:
+def page_model(bench: Bench, *objects: dict[str, Any], place: InstalledPlace | None = None) -> PageModel:
     snapshot = bench.write("cluster.json", json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    return read_scene(SnapshotRequest([str(snapshot)], place=place or InstalledPlace(command="ui")), lambda _: None)
+    return read_page_model(
+        SnapshotRequest([str(snapshot)], place=place or InstalledPlace(command="ui")), lambda _: None
+    )
 
 
 def test_the_pages_decide_with_what_the_cluster_runs_and_say_so(monkeypatch: pytest.MonkeyPatch, bench: Bench) -> None:
     cluster(monkeypatch, running())
-    shown = scene(bench, *TWO)
+    shown = page_model(bench, *TWO)
     assert shown.configuration.scheduler_names == ("secondary-scheduler",)
     assert [decision.pod for decision in shown.run.decisions] == ["default/a"]
     assert any(line.startswith(f"configuration: of the scheduler {SCHEDULER}") for line in shown.remarks)
@@ -365,13 +367,13 @@ def test_the_pages_decide_with_what_the_cluster_runs_and_say_so(monkeypatch: pyt
 def test_the_pages_show_the_default_profile_where_there_is_no_scheduler(
     monkeypatch: pytest.MonkeyPatch, bench: Bench
 ) -> None:
-    assert scene(bench, *TWO).configuration.scheduler_names == ("default-scheduler",)
+    assert page_model(bench, *TWO).configuration.scheduler_names == ("default-scheduler",)
     cluster(monkeypatch, {EVERYWHERE: [], made.DEPLOYMENTS: [], made.LEASES: []})
-    shown = scene(bench, *TWO, place=InstalledPlace(context="prod"))
+    shown = page_model(bench, *TWO, place=InstalledPlace(context="prod"))
     assert shown.configuration.scheduler_names == ("default-scheduler",)
     assert any("kube-scheduler's default profile, as the snapshot holds no" in line for line in shown.remarks)
 
 
 def test_a_context_that_cannot_be_asked_is_no_reason_for_the_default_profile(bench: Bench) -> None:
     with pytest.raises(CommandError, match="no cluster is asked for one"):
-        scene(bench, *TWO, place=InstalledPlace(context="typo"))
+        page_model(bench, *TWO, place=InstalledPlace(context="typo"))

@@ -12,7 +12,7 @@ import pytest
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli.connecting import asking_as
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.clusterstatus.schedulerclient import HTTPAnswer
+from secondary_scheduler.clusterstatus.schedulerclient import SchedulerAnswer
 from tests.support.simulating import run
 
 
@@ -91,7 +91,7 @@ def test_what_is_missing_is_said_in_one_line(status: int, says: str) -> None:
 
 
 def test_a_right_that_the_account_lacks_is_named_as_the_accounts() -> None:
-    refused = HTTPAnswer(403, b"the token is not allowed to read this", "ServiceAccount shop/on-call")
+    refused = SchedulerAnswer(403, b"the token is not allowed to read this", "ServiceAccount shop/on-call")
     assert refused.refusal("to get nodes", "").endswith("; ServiceAccount shop/on-call needs to get nodes")
 
 

@@ -11,7 +11,7 @@ from secondary_scheduler.operator.reconcile import (
     Delete,
     ObjectKey,
     Observed,
-    Plan,
+    ReconcilePlan,
     SetFinalizers,
     digest,
     fingerprint,
@@ -148,10 +148,10 @@ class Instance:
     def names(self, kind: str) -> set[str]:
         return {key.name for key in self.objects if key.kind == kind}
 
-    def plan(self) -> Plan:
+    def plan(self) -> ReconcilePlan:
         return reconcile(self.observe())
 
-    def settle(self) -> Plan:
+    def settle(self) -> ReconcilePlan:
         """Returns the last plan, which writes nothing."""
         for _ in range(10):
             plan = self.plan()
@@ -160,7 +160,7 @@ class Instance:
                 return plan
         raise AssertionError(f"still writing after ten rounds: {plan}")
 
-    def execute(self, plan: Plan, killed_after: int | None = None) -> None:
+    def execute(self, plan: ReconcilePlan, killed_after: int | None = None) -> None:
         """`killed_after`: the operator ends after so many writes, the status not written."""
         for done, action in enumerate(plan.actions):
             if done == killed_after:

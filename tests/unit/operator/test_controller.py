@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from scheduler.kube.client import Conflict, ConnectionLost, Forbidden, NotFound, WriteWithheld
 from scheduler.kube.model import UnstructuredCodec
 from secondary_scheduler.operator.controller import Controller
-from secondary_scheduler.operator.metrics import Metrics
+from secondary_scheduler.operator.metrics import OperatorMetrics
 from secondary_scheduler.operator.reconcile import ObjectKey
 from tests.unit.operator.builders import NS, config_map, scheduler
 
@@ -64,7 +64,7 @@ def server():
 
 @pytest.fixture
 def controller(server):
-    controller = Controller(server, namespaces=[NS], version="1", metrics=Metrics("1"))
+    controller = Controller(server, namespaces=[NS], version="1", metrics=OperatorMetrics("1"))
     observe(controller, server)
     return controller
 
@@ -219,7 +219,7 @@ async def test_no_write_leaves_after_a_lease_is_lost_while_it_waits_to_be_sent(s
         server,
         namespaces=[NS],
         version="1",
-        metrics=Metrics("1"),
+        metrics=OperatorMetrics("1"),
         leads=lambda: leads["the operator's"],
         holds=lambda namespace: leads["the namespace's"],
     )

@@ -24,7 +24,7 @@ from secondary_scheduler.operator.groups.status import (
     StatusController,
     status_controllers,
 )
-from secondary_scheduler.operator.metrics import Metrics
+from secondary_scheduler.operator.metrics import OperatorMetrics
 from secondary_scheduler.operator.options import parse_options
 
 
@@ -58,7 +58,7 @@ class Watched:
 
     def __init__(self, kind: Any) -> None:
         self.server = Server()
-        self.metrics = Metrics("1")
+        self.metrics = OperatorMetrics("1")
         self.controller: StatusController[Any, Any] = StatusController(self.server, kind, self.metrics)  # type: ignore[arg-type]
         self.kind = kind
         self._version = 100
@@ -212,7 +212,7 @@ def test_an_object_that_is_gone_is_no_work(groups: Watched) -> None:
 def test_an_option_switches_them_off(capsys: pytest.CaptureFixture[str]) -> None:
     def names(*arguments: str) -> list[str]:
         options = parse_options(arguments, {})
-        return [controller.name for controller in status_controllers(Server(), options.status_of, Metrics("1"))]  # type: ignore[arg-type]
+        return [controller.name for controller in status_controllers(Server(), options.status_of, OperatorMetrics("1"))]  # type: ignore[arg-type]
 
     assert names() == ["podgroups", "elasticquotas"]
     assert names("--status-of", "elasticquotas") == ["elasticquotas"]

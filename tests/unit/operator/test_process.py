@@ -15,7 +15,7 @@ from scheduler.connectionlimits import DEFAULT_LIMITS
 from scheduler.kube.client import ClientConfig, ConnectionLost
 from secondary_scheduler.operator import logs
 from secondary_scheduler.operator.app import kubernetes_minor
-from secondary_scheduler.operator.metrics import Metrics
+from secondary_scheduler.operator.metrics import OperatorMetrics
 from secondary_scheduler.operator.options import parse_options
 from secondary_scheduler.rebalancer.metrics import RebalancerMetrics
 from secondary_scheduler.serving import serve
@@ -72,7 +72,7 @@ def serving(trouble, metrics=None):
         host="127.0.0.1",
         port=0,
         metrics_port=0,
-        metrics=metrics or Metrics("1.2.3"),
+        metrics=metrics or OperatorMetrics("1.2.3"),
         limits=DEFAULT_LIMITS,
         healthy=lambda: trouble["healthy"],
         ready=lambda: trouble["ready"],
@@ -118,7 +118,7 @@ async def test_health_answers_say_what_is_wrong():
 
 @pytest.mark.parametrize(
     ("metrics", "name"),
-    [(Metrics("1"), "secondary_scheduler_operator"), (RebalancerMetrics("1"), "secondary_scheduler_rebalance")],
+    [(OperatorMetrics("1"), "secondary_scheduler_operator"), (RebalancerMetrics("1"), "secondary_scheduler_rebalance")],
     ids=["operator", "rebalancer"],
 )
 async def test_malformed_requests_and_dropped_connections_are_counted_and_said_once_for_each_port(
@@ -150,7 +150,7 @@ async def test_malformed_requests_and_dropped_connections_are_counted_and_said_o
 
 
 def test_condition_series_follow_the_instance_and_go_with_it():
-    metrics = Metrics("1")
+    metrics = OperatorMetrics("1")
     resource = {"metadata": {"namespace": "ns", "name": "cluster"}}
     labels = {"namespace": "ns", "name": "cluster", "condition": "Degraded"}
 
@@ -168,7 +168,7 @@ def test_condition_series_follow_the_instance_and_go_with_it():
 
 
 def test_the_reason_of_degraded_is_shown_while_it_lasts_and_none_beside_it():
-    metrics = Metrics("1")
+    metrics = OperatorMetrics("1")
     resource = {"metadata": {"namespace": "ns", "name": "cluster"}}
 
     def reasons():

@@ -10,19 +10,19 @@ from aiohttp import ClientSession
 
 from secondary_scheduler.page.site import COOKIE, IDLE_SECONDS, MAX_SECONDS, MAX_SESSIONS, MAX_SESSIONS_OF_A_USER
 from secondary_scheduler.views.guarding import HEADERS
-from secondary_scheduler.views.scenes import Scene
-from tests.support.sharedscenes import MARK, shared_scene
+from secondary_scheduler.views.pagemodels import PageModel
+from tests.support.sharedpagemodels import MARK, shared_page_model
 from tests.support.visiting import HOST, OWN, Visit, visiting
 
 
 @pytest.fixture(scope="module")
-def scene() -> Scene:
-    return shared_scene()
+def page_model() -> PageModel:
+    return shared_page_model()
 
 
 @pytest.fixture
-async def visit(scene: Scene) -> AsyncIterator[Visit]:
-    async with visiting(scene) as visit:
+async def visit(page_model: PageModel) -> AsyncIterator[Visit]:
+    async with visiting(page_model) as visit:
         yield visit
 
 

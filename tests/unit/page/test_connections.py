@@ -12,7 +12,7 @@ from scheduler.connectionlimits import ConnectionLimits
 from secondary_scheduler.page.site import COOKIE
 from tests.support.rawclient import Client, connect, send_garbage
 from tests.support.servedpage import page_process
-from tests.support.sharedscenes import shared_scene
+from tests.support.sharedpagemodels import shared_page_model
 from tests.support.visiting import HOST, Visit, visiting
 from tests.support.waiting import eventually_on_loop
 
@@ -52,7 +52,7 @@ class Page:
 @contextlib.asynccontextmanager
 async def page_of(most: int) -> AsyncIterator[Page]:
     """A page with so many connections."""
-    async with visiting(shared_scene()) as visit:
+    async with visiting(shared_page_model()) as visit:
         limits = ConnectionLimits(most, None)
         async with page_process(visit.site, visit.lines, limits) as (port, probes):
             page = Page(visit, port, probes)

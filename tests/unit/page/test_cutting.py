@@ -16,9 +16,9 @@ from aiohttp.test_utils import make_mocked_request
 from secondary_scheduler.page.cutting import Visitor, cut
 from secondary_scheduler.views import rendering
 from secondary_scheduler.views.asking import BadQuery
-from secondary_scheduler.views.scenes import Scene
+from secondary_scheduler.views.pagemodels import PageModel
 from secondary_scheduler.views.showing import VIEWS
-from tests.support.sharedscenes import MARK, OURS, SECRET_ARG, THEIRS, shared_scene
+from tests.support.sharedpagemodels import MARK, OURS, SECRET_ARG, THEIRS, shared_page_model
 
 ADDRESSES = {
     "/nodes": (
@@ -48,15 +48,15 @@ EVERYBODY = Visitor(None, configuration=True)
 
 
 @pytest.fixture(scope="module")
-def scene() -> Scene:
-    return shared_scene()
+def page_model() -> PageModel:
+    return shared_page_model()
 
 
-def pages_for(scene: Scene, visitor: Visitor) -> Iterator[tuple[str, str]]:
+def pages_for(page_model: PageModel, visitor: Visitor) -> Iterator[tuple[str, str]]:
     """The text of each page that there is for a visitor, by its address."""
-    seen = cut(scene, visitor)
+    seen = cut(page_model, visitor)
     for route, view in VIEWS.items():
-        numbers = range(len(scene.run.decisions) + 2) if "{number}" in route else (0,)
+        numbers = range(len(page_model.run.decisions) + 2) if "{number}" in route else (0,)
         for query in ADDRESSES[route]:
             for number in numbers:
                 path = f"{route.replace('{number}', str(number))}?{query}"
@@ -69,10 +69,10 @@ def pages_for(scene: Scene, visitor: Visitor) -> Iterator[tuple[str, str]]:
                     yield path, _page(shown.template, shown.view, seen, dict(shown.values))
 
 
-def _page(template: str, view: str, scene: Scene, values: dict[str, object]) -> str:
+def _page(template: str, view: str, page_model: PageModel, values: dict[str, object]) -> str:
     fixed: dict[str, Any] = {"root": "", "site_root": "", "navigation": (), "live": False, "of_now": False}
     fixed |= {"moment": None, "account": None}
-    return rendering.render(template, view=view, scene=scene, version="0", has_time=True, **fixed, **values)
+    return rendering.render(template, view=view, page_model=page_model, version="0", has_time=True, **fixed, **values)
 
 
 def test_every_view_is_gone_through() -> None:
@@ -80,14 +80,14 @@ def test_every_view_is_gone_through() -> None:
 
 
 @pytest.mark.parametrize("namespaces", [frozenset({OURS}), frozenset(), frozenset({"elsewhere"})], ids=sorted)
-def test_no_page_has_a_name_of_another_namespace(scene: Scene, namespaces: frozenset[str]) -> None:
-    for path, text in pages_for(scene, Visitor(namespaces, configuration=True)):
+def test_no_page_has_a_name_of_another_namespace(page_model: PageModel, namespaces: frozenset[str]) -> None:
+    for path, text in pages_for(page_model, Visitor(namespaces, configuration=True)):
         assert MARK not in text, path
         assert THEIRS not in text.replace(f"namespace={THEIRS}", ""), path
 
 
-def test_who_may_list_all_pods_sees_these_names(scene: Scene) -> None:
-    texts = dict(pages_for(scene, EVERYBODY))
+def test_who_may_list_all_pods_sees_these_names(page_model: PageModel) -> None:
+    texts = dict(pages_for(page_model, EVERYBODY))
     everything = "".join(texts.values())
     for name in ("running", "gated", "huge", "claiming", "device", "grouped", "broken", "fits"):
         assert f"{THEIRS}/{MARK}-{name}" in everything, name
@@ -95,42 +95,42 @@ def test_who_may_list_all_pods_sees_these_names(scene: Scene) -> None:
         assert text in everything, text
 
 
-def test_who_may_read_the_namespace_sees_its_pods_and_no_others(scene: Scene) -> None:
-    everything = "".join(text for _, text in pages_for(scene, Visitor(frozenset({THEIRS}))))
+def test_who_may_read_the_namespace_sees_its_pods_and_no_others(page_model: PageModel) -> None:
+    everything = "".join(text for _, text in pages_for(page_model, Visitor(frozenset({THEIRS}))))
     assert f"{THEIRS}/{MARK}-running" in everything
     assert f"{THEIRS}/{MARK}-claiming" in everything
     assert f"{OURS}/" not in everything
 
 
-def test_what_is_hidden_is_counted(scene: Scene) -> None:
-    texts = dict(pages_for(scene, Visitor(frozenset({OURS}))))
-    every = len(scene.run.decisions)
-    theirs = sum(decision.namespace == THEIRS for decision in scene.run.decisions)
+def test_what_is_hidden_is_counted(page_model: PageModel) -> None:
+    texts = dict(pages_for(page_model, Visitor(frozenset({OURS}))))
+    every = len(page_model.run.decisions)
+    theirs = sum(decision.namespace == THEIRS for decision in page_model.run.decisions)
     assert theirs > 4
     assert f"{theirs} decisions about pods of namespaces that you did not name" in texts["/decisions?"]
     assert f'<h2 id="list">{every - theirs} decisions</h2>' in texts["/decisions?"]
     assert "1 pod of namespaces that you did not name" in texts["/node?name=node-0000"]
-    pods = len(scene.pods_on("node-0000"))
+    pods = len(page_model.pods_on("node-0000"))
     assert f"{pods} pods of 110" in texts["/node?name=node-0000"]
     assert "all of them: 1" in texts["/queue?"]
 
 
-def test_numbers_of_decisions_lead_to_those_that_are_seen(scene: Scene) -> None:
-    seen = cut(scene, Visitor(frozenset({OURS})))
+def test_numbers_of_decisions_lead_to_those_that_are_seen(page_model: PageModel) -> None:
+    seen = cut(page_model, Visitor(frozenset({OURS})))
     assert [decision.number for decision in seen.run.decisions] == list(range(1, len(seen.run.decisions) + 1))
     assert {decision.namespace for decision in seen.run.decisions} == {OURS}
 
 
-def test_the_configuration_is_for_its_readers(scene: Scene) -> None:
-    without = dict(pages_for(scene, Visitor(None, configuration=False)))
+def test_the_configuration_is_for_its_readers(page_model: PageModel) -> None:
+    without = dict(pages_for(page_model, Visitor(None, configuration=False)))
     assert "may read the scheduler's ConfigMap" in without["/configuration?"]
     assert [path for path, text in without.items() if SECRET_ARG in text] == []
-    assert SECRET_ARG in dict(pages_for(scene, Visitor(frozenset(), configuration=True)))["/configuration?"]
+    assert SECRET_ARG in dict(pages_for(page_model, Visitor(frozenset(), configuration=True)))["/configuration?"]
     # Its profiles' names stand in the pods.
     assert "secondary-scheduler" in without["/queue?"]
 
 
-def test_a_cut_changes_nothing_of_the_scene(scene: Scene) -> None:
-    before = (scene.run, scene.remarks, scene.others.copy())
-    cut(scene, Visitor(frozenset({OURS})))
-    assert (scene.run, scene.remarks, scene.others) == before
+def test_a_cut_changes_nothing_of_the_page_model(page_model: PageModel) -> None:
+    before = (page_model.run, page_model.remarks, page_model.others.copy())
+    cut(page_model, Visitor(frozenset({OURS})))
+    assert (page_model.run, page_model.remarks, page_model.others) == before

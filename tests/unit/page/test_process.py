@@ -14,7 +14,7 @@ from secondary_scheduler.page.rights import NamespacedName, access_to
 from secondary_scheduler.page.sharing import PAGE_RESOURCES
 from tests.support.rawclient import unchecked_tls
 from tests.support.servedpage import page_options, page_process
-from tests.support.sharedscenes import shared_scene
+from tests.support.sharedpagemodels import shared_page_model
 from tests.support.visiting import visiting
 
 LEAST = ["--config", "config.yaml", "--config-map", "scheduling/config-1", "--host", "Page.Example.com"]
@@ -104,7 +104,7 @@ def test_it_reads_no_more_than_a_snapshot_holds() -> None:
 
 async def test_page_and_probes_are_served_over_tls_on_ports_of_their_own() -> None:
     async with (
-        visiting(shared_scene()) as visit,
+        visiting(shared_page_model()) as visit,
         page_process(visit.site, visit.lines) as (page, probes),
         ClientSession(connector=TCPConnector(ssl=unchecked_tls())) as session,
     ):
@@ -130,6 +130,6 @@ async def test_a_certificate_that_cannot_be_used_is_one_line(tmp_path: Path, con
     file = tmp_path / "tls.crt"
     if content is not None:
         file.write_text(content)
-    async with visiting(shared_scene()) as visit:
+    async with visiting(shared_page_model()) as visit:
         with pytest.raises(ServingError, match="--tls-cert-file, --tls-private-key-file: serving certificate"):
             await serve(visit.site, page_options(certificate=file), visit.lines.append)

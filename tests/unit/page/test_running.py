@@ -13,17 +13,17 @@ import pytest
 
 from scheduler.kube.client import ClientConfig, KubeError
 from scheduler.kube.primitives import format_time
-from secondary_scheduler.clusterstatus.schedulerclient import HTTPAnswer, SchedulerPod
+from secondary_scheduler.clusterstatus.schedulerclient import SchedulerAnswer, SchedulerPod
 from secondary_scheduler.errors import CommandError
 from secondary_scheduler.page.rights import NamespacedName
 from secondary_scheduler.page.running import LeadingScheduler, as_visitor
 from secondary_scheduler.views.guarding import Refused
 from secondary_scheduler.views.health import health_page
+from secondary_scheduler.views.pagemodels import PageModel
 from secondary_scheduler.views.pods import PodAnswer, running_pod
-from secondary_scheduler.views.scenes import Scene
 from tests.support.answers import decision, decisions, read_decisions
 from tests.support.runningpages import status_of
-from tests.support.sharedscenes import MARK, shared_scene
+from tests.support.sharedpagemodels import MARK, shared_page_model
 from tests.support.visiting import Visit, visiting
 
 ATTEMPT = decision(schedulerName="mine", node="node-0001")
@@ -55,18 +55,18 @@ class FakeRunning:
 
 
 @pytest.fixture(scope="module")
-def scene() -> Scene:
-    return shared_scene()
+def page_model() -> PageModel:
+    return shared_page_model()
 
 
 @pytest.fixture
-def scheduler(scene: Scene) -> FakeRunning:
-    return FakeRunning(status_of(scene))
+def scheduler(page_model: PageModel) -> FakeRunning:
+    return FakeRunning(status_of(page_model))
 
 
 @pytest.fixture
-async def visit(scene: Scene, scheduler: FakeRunning) -> AsyncIterator[Visit]:
-    async with visiting(scene, scheduler) as visit:
+async def visit(page_model: PageModel, scheduler: FakeRunning) -> AsyncIterator[Visit]:
+    async with visiting(page_model, scheduler) as visit:
         yield visit
 
 
@@ -130,8 +130,8 @@ async def test_what_is_refused_there_is_shown_and_not_the_token(visit: Visit, sc
         assert "api-admin" not in answer.text
 
 
-async def test_without_a_lease_nothing_can_be_asked(scene: Scene) -> None:
-    async with visiting(scene) as visit:
+async def test_without_a_lease_nothing_can_be_asked(page_model: PageModel) -> None:
+    async with visiting(page_model) as visit:
         assert (await visit.get("/health", "api-admin")).status == 404
         assert (await visit.get("/", "api-admin")).headers["Location"] == "/nodes"
 
@@ -197,22 +197,22 @@ async def test_a_lease_that_nobody_holds_is_a_failure(holder: str, renewed: int)
 
 
 ANSWERS = [
-    (HTTPAnswer(200, json.dumps(decisions(ATTEMPT)).encode()), ""),
-    (HTTPAnswer(200, json.dumps(decisions(waiting=None)).encode()), "unknown to pod-1"),
-    (HTTPAnswer(200, json.dumps(decisions(schedulerNames=5)).encode()), "cannot read its answer"),
-    (HTTPAnswer(200, b"<html>"), "not a scheduler's of this project"),
-    (HTTPAnswer(200, b"[" * 100_000), "not a scheduler's of this project"),
-    (HTTPAnswer(403, b"the token is not allowed"), "this user needs to get pods in namespace shop"),
+    (SchedulerAnswer(200, json.dumps(decisions(ATTEMPT)).encode()), ""),
+    (SchedulerAnswer(200, json.dumps(decisions(waiting=None)).encode()), "unknown to pod-1"),
+    (SchedulerAnswer(200, json.dumps(decisions(schedulerNames=5)).encode()), "cannot read its answer"),
+    (SchedulerAnswer(200, b"<html>"), "not a scheduler's of this project"),
+    (SchedulerAnswer(200, b"[" * 100_000), "not a scheduler's of this project"),
+    (SchedulerAnswer(403, b"the token is not allowed"), "this user needs to get pods in namespace shop"),
 ]
 
 
 @pytest.mark.parametrize(("answer", "problem"), ANSWERS, ids=range(len(ANSWERS)))
 async def test_the_leader_is_asked_as_the_visitor(
-    monkeypatch: pytest.MonkeyPatch, answer: HTTPAnswer, problem: str
+    monkeypatch: pytest.MonkeyPatch, answer: SchedulerAnswer, problem: str
 ) -> None:
     questions: list[tuple[Any, ...]] = []
 
-    async def get(pod: SchedulerPod, *question: Any) -> HTTPAnswer:
+    async def get(pod: SchedulerPod, *question: Any) -> SchedulerAnswer:
         questions.append((pod.config.token, pod.asker, pod.place, pod.port, *question))
         return answer
 

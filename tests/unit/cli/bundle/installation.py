@@ -14,7 +14,7 @@ from secondary_scheduler.cli.bundle import collecting
 from secondary_scheduler.cli.bundle.archive import Members
 from secondary_scheduler.cli.bundle.collecting import BundleCollector
 from secondary_scheduler.clusterstatus import installations
-from secondary_scheduler.clusterstatus.schedulerclient import HTTPAnswer, SchedulerPod
+from secondary_scheduler.clusterstatus.schedulerclient import SchedulerAnswer, SchedulerPod
 from secondary_scheduler.kubeobjects import name_of
 
 NAMESPACE = "schedulers"
@@ -263,12 +263,14 @@ PAGES = {
 class FakeScheduler:
     """Answers in place of a forwarded port; notes who was asked what."""
 
-    def __init__(self, answers: Mapping[str, HTTPAnswer | Exception]) -> None:
-        self._answers: dict[str, HTTPAnswer | Exception] = {path: HTTPAnswer(200, page) for path, page in PAGES.items()}
+    def __init__(self, answers: Mapping[str, SchedulerAnswer | Exception]) -> None:
+        self._answers: dict[str, SchedulerAnswer | Exception] = {
+            path: SchedulerAnswer(200, page) for path, page in PAGES.items()
+        }
         self._answers.update(answers)
         self.asked: list[tuple[str, str, str]] = []
 
-    async def get(self, pod: SchedulerPod, path: str, query: Mapping[str, str]) -> HTTPAnswer:
+    async def get(self, pod: SchedulerPod, path: str, query: Mapping[str, str]) -> SchedulerAnswer:
         self.asked.append((pod.namespace, pod.name, path))
         answer = self._answers[path]
         if isinstance(answer, Exception):
@@ -282,7 +284,7 @@ def collect(
     *,
     logs: Mapping[str, bytes] = LOGS,
     refused: frozenset[str] = frozenset(),
-    answers: Mapping[str, HTTPAnswer | Exception] | None = None,
+    answers: Mapping[str, SchedulerAnswer | Exception] | None = None,
     scheduler: FakeScheduler | None = None,
     token: str = "kubeconfig-token-1",
 ) -> tuple[Members, list[str]]:

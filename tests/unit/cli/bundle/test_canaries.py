@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from secondary_scheduler.clusterstatus.schedulerclient import HTTPAnswer
+from secondary_scheduler.clusterstatus.schedulerclient import SchedulerAnswer
 from tests.unit.cli.bundle.installation import CONFIGURATION, LOGS, PAGES, collect, everything, objects
 
 CANARY = "canary7f3a9b2c4d5e6f70"
@@ -135,9 +135,9 @@ def test_what_looks_like_a_secret_is_taken_out_of_answers(
 ) -> None:
     structured = json.dumps({"items": [{"message": secret, "password": CANARY, secret: "key"}]})
     for answer in (
-        HTTPAnswer(503, secret.encode()),
-        HTTPAnswer(200, structured.encode()),
-        HTTPAnswer(200, f"{secret}\n".encode()),
+        SchedulerAnswer(503, secret.encode()),
+        SchedulerAnswer(200, structured.encode()),
+        SchedulerAnswer(200, f"{secret}\n".encode()),
     ):
         members, _ = collect(monkeypatch, answers={page: answer})
         assert CANARY not in everything(members)

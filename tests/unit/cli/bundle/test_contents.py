@@ -20,7 +20,7 @@ from secondary_scheduler.cli.bundle.archive import Members, safe_name, write_arc
 from secondary_scheduler.cli.bundle.collecting import whole_lines
 from secondary_scheduler.cli.bundle.redaction import MAX_SECRETS
 from secondary_scheduler.cli.errors import CommandError
-from secondary_scheduler.clusterstatus.schedulerclient import HTTPAnswer
+from secondary_scheduler.clusterstatus.schedulerclient import SchedulerAnswer
 from tests.unit.cli.bundle.installation import (
     DECISION,
     LOGS,
@@ -125,7 +125,7 @@ def test_a_missing_right_is_named_and_ends_nothing(
 
 
 def test_what_a_scheduler_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = {path: HTTPAnswer(403, b"not allowed") for path in ("/debug/decisions", "/debug/queue")}
+    refused = {path: SchedulerAnswer(403, b"not allowed") for path in ("/debug/decisions", "/debug/queue")}
     members, problems = collect(monkeypatch, answers=refused)
     assert [line for line in problems if line.startswith("explain/")] == [
         f"explain/{POD}/decisions.json: not read: 403: not allowed; this user needs get on the path /debug/decisions "
@@ -136,7 +136,11 @@ def test_what_a_scheduler_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_answer_that_is_none_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    for answer in (CommandError(f"pod {POD}: closed"), HTTPAnswer(200, b"<html>"), HTTPAnswer(200, b"[" * 100_000)):
+    for answer in (
+        CommandError(f"pod {POD}: closed"),
+        SchedulerAnswer(200, b"<html>"),
+        SchedulerAnswer(200, b"[" * 100_000),
+    ):
         members, problems = collect(monkeypatch, answers=dict.fromkeys(("/debug/decisions", "/debug/queue"), answer))
         assert f"explain/{POD}/queue.json" not in members.contents
         assert any(line.startswith(f"explain/{POD}/queue.json: not read: ") for line in problems)
@@ -197,10 +201,14 @@ def hostile(value: Any) -> Any:
             "versions.yaml",
         ),
         (
-            {"answers": {"/debug/queue": HTTPAnswer(200, json.dumps({"reason": HOSTILE, HOSTILE: "more"}).encode())}},
+            {
+                "answers": {
+                    "/debug/queue": SchedulerAnswer(200, json.dumps({"reason": HOSTILE, HOSTILE: "more"}).encode())
+                }
+            },
             f"explain/{POD}/queue.json",
         ),
-        ({"answers": {"/debug/queue": HTTPAnswer(503, HOSTILE.encode())}}, "problems.txt"),
+        ({"answers": {"/debug/queue": SchedulerAnswer(503, HOSTILE.encode())}}, "problems.txt"),
         ({"logs": {"main": f"line\n{HOSTILE}\n".encode()}}, f"logs/{POD}/main.log"),
     ],
     ids=["objects", "answers", "refusals", "logs"],

@@ -16,7 +16,7 @@ from secondary_scheduler.cli import connecting, schedulers as asked
 from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.explain import command
 from secondary_scheduler.cli.schedulers import Schedulers
-from secondary_scheduler.clusterstatus.schedulerclient import HTTPAnswer, NoSuchPodError, SchedulerPod
+from secondary_scheduler.clusterstatus.schedulerclient import NoSuchPodError, SchedulerAnswer, SchedulerPod
 from tests.support.answers import API, decision, decisions, waiting
 from tests.support.simulating import run
 
@@ -32,14 +32,14 @@ class Tunnel:
         self.asked: list[tuple[str, str, dict[str, str]]] = []
         self.respond: Respond = lambda pod, path, query: NOTHING
 
-    async def get(self, pod: SchedulerPod, path: str, query: dict[str, str]) -> HTTPAnswer:
+    async def get(self, pod: SchedulerPod, path: str, query: dict[str, str]) -> SchedulerAnswer:
         self.asked.append((pod.name, path, query))
         answer = self.respond(pod.name, path, query)
         if isinstance(answer, Exception):
             raise answer
         if isinstance(answer, tuple):
-            return HTTPAnswer(answer[0], answer[1].encode())
-        return HTTPAnswer(200, json.dumps(answer).encode())
+            return SchedulerAnswer(answer[0], answer[1].encode())
+        return SchedulerAnswer(200, json.dumps(answer).encode())
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from scheduler.kube.client import ClientConfig
 from secondary_scheduler.cli.explain import command
 from secondary_scheduler.cli.schedulers import Schedulers
-from secondary_scheduler.clusterstatus.schedulerclient import HTTPAnswer, SchedulerPod
+from secondary_scheduler.clusterstatus.schedulerclient import SchedulerAnswer, SchedulerPod
 from tests.support.answers import decisions, tried_again
 from tests.support.simulating import Result, run
 from tests.unit.scheduler.load.fakes import FakeService, send
@@ -65,11 +65,11 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the scheduler answers about a pod, by name; it knows no other pod, but judges each that has a node."""
     known: dict[str, Any] = {}
 
-    async def get(pod: SchedulerPod, path: str, query: Mapping[str, str]) -> HTTPAnswer:
+    async def get(pod: SchedulerPod, path: str, query: Mapping[str, str]) -> SchedulerAnswer:
         answer = decisions(waiting=None, schedulerNames=["secondary-scheduler"], history=HISTORY)
         if "node" in query:
             answer["whyNot"] = {"node": query["node"], "placedOn": "n1", "problem": None, "verdict": VERDICT}
-        return HTTPAnswer(200, json.dumps(known.get(query["pod"], answer)).encode())
+        return SchedulerAnswer(200, json.dumps(known.get(query["pod"], answer)).encode())
 
     monkeypatch.setattr(SchedulerPod, "get", get)
     return known

@@ -23,7 +23,7 @@ from secondary_scheduler.clusterstatus import document, installations
 from secondary_scheduler.clusterstatus.asking import LiveState, ask_all, summarize_decisions, summarize_metrics
 from secondary_scheduler.clusterstatus.document import status_document
 from secondary_scheduler.clusterstatus.installations import CallerLimits, instances_of, read_installations
-from secondary_scheduler.clusterstatus.schedulerclient import HTTPAnswer, NoSuchPodError, SchedulerPod
+from secondary_scheduler.clusterstatus.schedulerclient import NoSuchPodError, SchedulerAnswer, SchedulerPod
 from secondary_scheduler.clusterstatus.status import (
     ConfigurationHashes,
     ShadowStatus,
@@ -409,11 +409,11 @@ CONFIG = ClientConfig(server="https://api:6443", namespace="default", source="te
 class FakeScheduler:
     """Answers in place of a forwarded port."""
 
-    def __init__(self, **answers: HTTPAnswer | CommandError) -> None:
+    def __init__(self, **answers: SchedulerAnswer | CommandError) -> None:
         self._answers = answers
         self.asked: set[str] = set()
 
-    async def get(self, pod: SchedulerPod, path: str, query: Mapping[str, str]) -> HTTPAnswer:
+    async def get(self, pod: SchedulerPod, path: str, query: Mapping[str, str]) -> SchedulerAnswer:
         self.asked.add(pod.namespace)
         answer = self._answers[path.rpartition("/")[2]]
         if isinstance(answer, CommandError):
@@ -427,18 +427,26 @@ class FakeScheduler:
 
 
 GOOD = {
-    "metrics": HTTPAnswer(200, made.METRICS.encode()),
-    "decisions": HTTPAnswer(200, json.dumps(made.DECISIONS).encode()),
+    "metrics": SchedulerAnswer(200, made.METRICS.encode()),
+    "decisions": SchedulerAnswer(200, json.dumps(made.DECISIONS).encode()),
 }
 ANSWERS: list[tuple[dict[str, Any], tuple[bool, bool], str]] = [
     ({}, (True, True), ""),
-    ({"metrics": HTTPAnswer(403, b"/metrics: the token is not allowed")}, (False, True), "get on the path /metrics"),
-    ({"decisions": HTTPAnswer(403, b"not allowed")}, (True, False), "get on the path /debug/decisions"),
-    ({"decisions": HTTPAnswer(404, b"")}, (True, False), ""),
-    ({"metrics": HTTPAnswer(403, b"/metrics: a bearer token is needed")}, (False, False), "use a user with a token"),
-    ({"metrics": HTTPAnswer(401, b"the token is not known to the API server")}, (False, False), "401"),
+    (
+        {"metrics": SchedulerAnswer(403, b"/metrics: the token is not allowed")},
+        (False, True),
+        "get on the path /metrics",
+    ),
+    ({"decisions": SchedulerAnswer(403, b"not allowed")}, (True, False), "get on the path /debug/decisions"),
+    ({"decisions": SchedulerAnswer(404, b"")}, (True, False), ""),
+    (
+        {"metrics": SchedulerAnswer(403, b"/metrics: a bearer token is needed")},
+        (False, False),
+        "use a user with a token",
+    ),
+    ({"metrics": SchedulerAnswer(401, b"the token is not known to the API server")}, (False, False), "401"),
     ({"metrics": CommandError("pod a/b: it needs get and create on pods/portforward")}, (False, False), "portforward"),
-    ({"decisions": HTTPAnswer(200, b"<html>")}, (True, False), "the answer is not a scheduler's of this project"),
+    ({"decisions": SchedulerAnswer(200, b"<html>")}, (True, False), "the answer is not a scheduler's of this project"),
     ({"metrics": NoSuchPodError("pod a/b does not exist")}, (False, False), "does not exist"),
 ]
 
@@ -456,7 +464,7 @@ def test_what_a_scheduler_does_not_say_is_a_line_and_the_rest_is_shown(
 
 
 def test_a_long_refusal_keeps_the_right_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    refusal = HTTPAnswer(403, b"the token is not allowed to read this: " + b"x" * 400)
+    refusal = SchedulerAnswer(403, b"the token is not allowed to read this: " + b"x" * 400)
     FakeScheduler(**{**GOOD, "metrics": refusal}).serve(monkeypatch)
     (state,) = ask_all([SchedulerPod(CONFIG, NAMESPACE, POD, 10259)], NOW)
     (line,) = shown(replace(document_of(made.installation()), instances=[], not_shown=list(state.missing)))[2:]

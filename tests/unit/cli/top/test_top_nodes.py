@@ -20,7 +20,7 @@ from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.top.reading import ReportedLoads, read_nodes, read_pods
 from secondary_scheduler.cli.top.rendering import lines
 from secondary_scheduler.cli.top.usage import NodeUsageList, SortKey, usage_document
-from secondary_scheduler.clusterstatus.schedulerclient import HTTPAnswer, SchedulerPod
+from secondary_scheduler.clusterstatus.schedulerclient import SchedulerAnswer, SchedulerPod
 from tests.support.answers import API
 from tests.unit.cli.fakeapi import FakeConnection
 from tests.unit.cli.status.installation import NOW
@@ -179,19 +179,19 @@ LEASE = {
     "spec": {"holderIdentity": "leader_1"},
 }
 SHOWN = [
-    ([], HTTPAnswer(200, REPORT), "", "35%"),
-    (["/api/v1/pods"], HTTPAnswer(200, REPORT), "this user needs to list pods in all namespaces", "35%"),
-    ([LEASES], HTTPAnswer(200, REPORT), "this user needs to list leases", "not shown"),
-    ([], HTTPAnswer(403, b"the token is not allowed"), "this user needs to get nodes", "not shown"),
+    ([], SchedulerAnswer(200, REPORT), "", "35%"),
+    (["/api/v1/pods"], SchedulerAnswer(200, REPORT), "this user needs to list pods in all namespaces", "35%"),
+    ([LEASES], SchedulerAnswer(200, REPORT), "this user needs to list leases", "not shown"),
+    ([], SchedulerAnswer(403, b"the token is not allowed"), "this user needs to get nodes", "not shown"),
     (
         [],
-        HTTPAnswer(403, b"a bearer token is needed"),
+        SchedulerAnswer(403, b"a bearer token is needed"),
         "with --as-service-account (it needs to get nodes)",
         "not shown",
     ),
-    ([], HTTPAnswer(404, b""), "it is older", "not shown"),
-    ([], HTTPAnswer(200, json.dumps({**API, "sources": 3}).encode()), "cannot read its answer", "not shown"),
-    ([], HTTPAnswer(200, json.dumps({**API, "sources": []}).encode()), "", "not measured"),
+    ([], SchedulerAnswer(404, b""), "it is older", "not shown"),
+    ([], SchedulerAnswer(200, json.dumps({**API, "sources": 3}).encode()), "cannot read its answer", "not shown"),
+    ([], SchedulerAnswer(200, json.dumps({**API, "sources": []}).encode()), "", "not measured"),
 ]
 
 
@@ -199,7 +199,7 @@ SHOWN = [
 def call(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Calls the command against a fake API server and a fake scheduler."""
 
-    def run(words: list[str], refused: Sequence[str], answer: HTTPAnswer) -> Any:
+    def run(words: list[str], refused: Sequence[str], answer: SchedulerAnswer) -> Any:
         answers = {"/api/v1/nodes": [node("a")], "/api/v1/pods": [pod("a")], LEASES: [LEASE]}
 
         class Connection(FakeConnection):
@@ -209,7 +209,7 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Any:
             def close(self) -> None:
                 pass
 
-        async def get(pod: SchedulerPod, path: str, query: Mapping[str, str]) -> HTTPAnswer:
+        async def get(pod: SchedulerPod, path: str, query: Mapping[str, str]) -> SchedulerAnswer:
             assert (pod.name, path) == ("leader", "/debug/nodes")
             return answer
 
@@ -223,7 +223,7 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize(("refused", "answer", "line", "cell"), SHOWN)
 def test_without_a_right_everything_else_is_shown_and_one_line_names_it(
-    call: Any, refused: list[str], answer: HTTPAnswer, line: str, cell: str
+    call: Any, refused: list[str], answer: SchedulerAnswer, line: str, cell: str
 ) -> None:
     done = call(["top", "nodes"], refused, answer)
     assert done.exit_code == 0
@@ -234,13 +234,13 @@ def test_without_a_right_everything_else_is_shown_and_one_line_names_it(
 
 
 def test_without_nodes_there_is_nothing_to_show(call: Any) -> None:
-    done = call(["top", "nodes"], ["/api/v1/nodes"], HTTPAnswer(200, REPORT))
+    done = call(["top", "nodes"], ["/api/v1/nodes"], SchedulerAnswer(200, REPORT))
     assert isinstance(done.exception, CommandError)
     assert "https://api:6443: this user needs to list nodes" in str(done.exception)
 
 
 def test_a_program_gets_the_same_in_both_forms(call: Any) -> None:
-    as_json = json.loads(call(["top", "nodes", "-o", "json"], [], HTTPAnswer(200, REPORT)).output)
-    as_yaml = yaml.safe_load(call(["top", "nodes", "-o", "yaml"], [], HTTPAnswer(200, REPORT)).output)
+    as_json = json.loads(call(["top", "nodes", "-o", "json"], [], SchedulerAnswer(200, REPORT)).output)
+    as_yaml = yaml.safe_load(call(["top", "nodes", "-o", "yaml"], [], SchedulerAnswer(200, REPORT)).output)
     assert {**as_json, "time": ""} == {**as_yaml, "time": ""}
     assert as_json["loadSources"] == [{"source": SOURCE, "fresh": True, "ageSeconds": 9.0}]

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.browser import served_pages
+from tests.support.pagemodels import write_page_model
 from tests.support.rawclient import send_garbage
-from tests.support.scenes import write_scene
 
 
 def fetch(address: str, path: str) -> tuple[int, str]:
@@ -34,7 +34,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_address_that_is_printed_once_leads_to_the_pages_and_is_in_no_log(tmp_path: Path) -> None:
-    files = write_scene(tmp_path, 3, 2)
+    files = write_page_model(tmp_path, 3, 2)
     with served_pages(["--snapshot", str(files["snapshot"]), "--config", str(files["config"])], tmp_path) as address:
         assert urlsplit(address).hostname == "127.0.0.1"
         assert fetch(address, "/nodes")[0] == 200
@@ -47,7 +47,7 @@ def test_the_address_that_is_printed_once_leads_to_the_pages_and_is_in_no_log(tm
 
 
 def test_without_a_configuration_the_default_profile_decides(tmp_path: Path) -> None:
-    files = write_scene(tmp_path, 3, 2)
+    files = write_page_model(tmp_path, 3, 2)
     with served_pages([str(files["snapshot"]), "--as-scheduler", "secondary-scheduler"], tmp_path) as address:
         status, text = fetch(address, "/decisions")
         assert (status, text.count('class="tag placed"')) == (200, 2)
@@ -55,7 +55,7 @@ def test_without_a_configuration_the_default_profile_decides(tmp_path: Path) -> 
 
 
 def test_requests_that_cannot_be_read_are_counted_and_no_traceback(tmp_path: Path) -> None:
-    files = write_scene(tmp_path, 3, 2)
+    files = write_page_model(tmp_path, 3, 2)
     with served_pages([str(files["snapshot"])], tmp_path) as address:
         answers = send_garbage(urlsplit(address).port or 0, 30, tls=False)
         assert set(answers) == {b"HTTP/1.0 400 Bad Request"}
@@ -68,7 +68,7 @@ def test_requests_that_cannot_be_read_are_counted_and_no_traceback(tmp_path: Pat
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_without_a_traceback(tmp_path: Path, number: signal.Signals) -> None:
-    files = write_scene(tmp_path, 3, 2)
+    files = write_page_model(tmp_path, 3, 2)
     command = [sys.executable, "-m", "secondary_scheduler.cli", "ui", "--snapshot", str(files["snapshot"])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -80,7 +80,7 @@ def test_a_signal_ends_it_without_a_traceback(tmp_path: Path, number: signal.Sig
 
 
 def test_a_signal_ends_it_while_it_answers(tmp_path: Path) -> None:
-    files = write_scene(tmp_path, 3000, 2)
+    files = write_page_model(tmp_path, 3000, 2)
     command = [sys.executable, "-m", "secondary_scheduler.cli", "ui", "--snapshot", str(files["snapshot"])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -97,7 +97,7 @@ def test_a_signal_ends_it_while_it_answers(tmp_path: Path) -> None:
 
 
 def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
-    files = write_scene(tmp_path, 3, 2)
+    files = write_page_model(tmp_path, 3, 2)
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         done = run("--snapshot", str(files["snapshot"]), "--port", str(port))
@@ -107,7 +107,7 @@ def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_used_ends_the_command_before_it_serves(tmp_path: Path) -> None:
-    files = write_scene(tmp_path, 3, 2)
+    files = write_page_model(tmp_path, 3, 2)
     done = run("--snapshot", str(tmp_path / "absent.json"))
     assert (done.returncode, done.stdout) == (4, "")
     assert "absent.json: No such file or directory" in done.stderr

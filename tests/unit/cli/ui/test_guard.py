@@ -12,15 +12,15 @@ from aiohttp.test_utils import TestServer
 
 from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui.app import Site, application, new_token
-from secondary_scheduler.cli.ui.reading import read_scene
+from secondary_scheduler.cli.ui.reading import read_page_model
 from secondary_scheduler.views import nodes
-from tests.support.scenes import write_scene
+from tests.support.pagemodels import write_page_model
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    files = write_scene(tmp_path_factory.mktemp("scene"), 3, 2)
-    return Site(read_scene(SnapshotRequest([str(files["snapshot"])], files["config"]), lambda line: None))
+    files = write_page_model(tmp_path_factory.mktemp("page_model"), 3, 2)
+    return Site(read_page_model(SnapshotRequest([str(files["snapshot"])], files["config"]), lambda line: None))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The first view of a running cluster, and the list of pods to ask about: a fake cluster of a made-up scene."""
+"""The first view of a running cluster, and the list of pods to ask about: a fake cluster of a made-up page model."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.status.rendering import lines
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.clusterstatus.status import State, StatusReport
-from secondary_scheduler.views.scenes import Scene
+from secondary_scheduler.views.pagemodels import PageModel
+from tests.support.pagemodels import write_page_model
 from tests.support.runningpages import FakeCluster, running_site, status_of
-from tests.support.scenes import write_scene
 from tests.support.views import Pages
 from tests.unit.cli.status import installation as made
 from tests.unit.cli.status.installation import condition
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
-    return running_site(write_scene(tmp_path_factory.mktemp("scene"), 30, 40)).scene
+def page_model(tmp_path_factory: pytest.TempPathFactory) -> PageModel:
+    return running_site(write_page_model(tmp_path_factory.mktemp("page_model"), 30, 40)).page_model
 
 
 class Reader(Pages):
@@ -39,9 +39,9 @@ class Reader(Pages):
 
 
 @pytest.fixture
-async def reader(scene: Scene) -> AsyncIterator[Reader]:
-    cluster = FakeCluster(None, None, None, None, None, 10259, None, scene, [status_of(scene)])
-    site = Site(scene, live=cluster)
+async def reader(page_model: PageModel) -> AsyncIterator[Reader]:
+    cluster = FakeCluster(None, None, None, None, None, 10259, None, page_model, [status_of(page_model)])
+    site = Site(page_model, live=cluster)
     async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
         yield Reader(client, site, cluster)
 
@@ -50,10 +50,12 @@ def words_of(text: str) -> str:
     return " ".join(re.sub(r"[^\w./:-]+", " ", text).split())
 
 
-async def test_a_reader_begins_with_health_and_one_of_files_with_the_nodes(reader: Reader, scene: Scene) -> None:
+async def test_a_reader_begins_with_health_and_one_of_files_with_the_nodes(
+    reader: Reader, page_model: PageModel
+) -> None:
     response = await reader.client.get(f"{reader.site.root}/", allow_redirects=False)
     assert response.headers["Location"] == f"{reader.site.root}/health"
-    assert Site(scene).first.endswith("/nodes")
+    assert Site(page_model).first.endswith("/nodes")
 
 
 async def test_the_page_says_what_status_says(reader: Reader) -> None:
@@ -71,17 +73,19 @@ async def test_the_page_says_what_status_says(reader: Reader) -> None:
     assert "NodeResourcesFit 3" in shown
 
 
-async def test_the_last_placements_lead_to_why(reader: Reader, scene: Scene) -> None:
+async def test_the_last_placements_lead_to_why(reader: Reader, page_model: PageModel) -> None:
     text = await reader.get("/health")
     links = re.findall(r'why\?namespace=([^&"]+)&amp;name=([^"]+)">', text)
-    chosen = [decision.pod for decision in scene.run.decisions if decision.node][:8]
+    chosen = [decision.pod for decision in page_model.run.decisions if decision.node][:8]
     assert [f"{namespace}/{name}" for namespace, name in links] == chosen[::-1]
 
 
-async def test_what_is_wrong_stands_first_and_a_leader_that_is_gone_does_not_lead(reader: Reader, scene: Scene) -> None:
+async def test_what_is_wrong_stands_first_and_a_leader_that_is_gone_does_not_lead(
+    reader: Reader, page_model: PageModel
+) -> None:
     degraded = made.resource(condition("Degraded", "True", "ConfigInvalid", "<b>no such plugin"))
     deployments = [made.OPERATOR, made.deployment(ready=0)]
-    reader.cluster.answers.append(status_of(scene, crs=[degraded], deployments=deployments, alive=False))
+    reader.cluster.answers.append(status_of(page_model, crs=[degraded], deployments=deployments, alive=False))
     text = await reader.read("/health")
     assert "Health FAILED" in text
     problem = text.index("Degraded for 60 min: ConfigInvalid: &lt;b&gt;no such plugin")
@@ -94,9 +98,9 @@ async def test_what_is_wrong_stands_first_and_a_leader_that_is_gone_does_not_lea
 
 @pytest.mark.parametrize(("missing", "words"), [(["leaders: list leases"], "may be seen"), ([], "is installed")])
 async def test_who_sees_no_scheduler_is_not_told_that_one_failed(
-    reader: Reader, scene: Scene, missing: list[str], words: str
+    reader: Reader, page_model: PageModel, missing: list[str], words: str
 ) -> None:
-    nothing = replace(status_of(scene), instances=[], state=State.FAILED, not_shown=missing)
+    nothing = replace(status_of(page_model), instances=[], state=State.FAILED, not_shown=missing)
     reader.cluster.answers.append(nothing)
     text = await reader.read("/health")
     assert "FAILED" not in text
@@ -140,17 +144,19 @@ def rows(text: str) -> list[tuple[str, str]]:
     return re.findall(r'<a href="[^"]*">([^<]+)</a></th><td><span class="tag \w+">(\w+)</span>', text)
 
 
-def pods_of(scene: Scene) -> dict[str, str]:
+def pods_of(page_model: PageModel) -> dict[str, str]:
     """Every pod of the profile with its state."""
-    waiting = {decision.pod: "waiting" for decision in scene.run.decisions}
-    nodes = [node.name for node in scene.run.before.infos]
-    names = scene.configuration.scheduler_names
-    placed = {pod.key for node in nodes for pod in scene.pods_on(node) if pod.scheduler_name in names}
+    waiting = {decision.pod: "waiting" for decision in page_model.run.decisions}
+    nodes = [node.name for node in page_model.run.before.infos]
+    names = page_model.configuration.scheduler_names
+    placed = {pod.key for node in nodes for pod in page_model.pods_on(node) if pod.scheduler_name in names}
     return waiting | dict.fromkeys(placed, "placed")
 
 
-async def test_the_list_has_the_pods_of_the_profiles_and_those_that_wait_first(reader: Reader, scene: Scene) -> None:
-    every = pods_of(scene)
+async def test_the_list_has_the_pods_of_the_profiles_and_those_that_wait_first(
+    reader: Reader, page_model: PageModel
+) -> None:
+    every = pods_of(page_model)
     seen: list[tuple[str, str]] = []
     for page in range(1, -(-len(every) // 100) + 1):
         seen += rows(await reader.get(f"/why?page={page}"))
@@ -161,15 +167,17 @@ async def test_the_list_has_the_pods_of_the_profiles_and_those_that_wait_first(r
     assert set(states) == {"waiting", "placed"}
 
 
-async def test_the_list_is_searched_by_pod_or_node_in_a_namespace_and_a_state(reader: Reader, scene: Scene) -> None:
-    every = pods_of(scene)
+async def test_the_list_is_searched_by_pod_or_node_in_a_namespace_and_a_state(
+    reader: Reader, page_model: PageModel
+) -> None:
+    every = pods_of(page_model)
     of_shop = [key for key, state in every.items() if key.startswith("shop/") and state == "placed"]
     assert sorted(key for key, _ in rows(await reader.get("/why?in=shop&state=placed"))) == sorted(of_shop)
     (row,) = rows(await reader.get("/why?q=API-000"))
     assert row == ("search/api-000", "waiting")
     on_node = {key for key, _ in rows(await reader.get("/why?q=node-0003"))}
     assert on_node
-    assert on_node <= {pod.key for pod in scene.pods_on("node-0003")}
+    assert on_node <= {pod.key for pod in page_model.pods_on("node-0003")}
     assert "No pod passes this filter" in await reader.read("/why?q=nobody")
     await reader.get("/why?state=lost", 400)
 
@@ -200,7 +208,7 @@ async def test_a_new_snapshot_leads_back_to_the_page_and_nowhere_else(
     reader: Reader, tmp_path: Path, back: str, leads_to: str
 ) -> None:
     root = reader.site.root
-    reader.site.request = running_site(write_scene(tmp_path, 3, 2)).request
+    reader.site.request = running_site(write_page_model(tmp_path, 3, 2)).request
     response = await reader.client.post(
         f"{root}/refresh",
         data={"back": back.format(root=root)},

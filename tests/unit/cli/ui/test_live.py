@@ -23,7 +23,7 @@ from secondary_scheduler.cli.ui import live
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.cli.ui.live import LiveCluster
 from tests.support.answers import decision, decisions, tried_again
-from tests.support.scenes import CONFIGURATION, snapshot_items
+from tests.support.pagemodels import CONFIGURATION, snapshot_items
 
 TOKEN = "cluster-token-canary"
 SCORE = {"raw": 40, "normalized": 50, "weighted": 250}
@@ -125,7 +125,7 @@ async def test_a_new_snapshot_is_taken_on_request_only_and_its_file_does_not_sta
     assert not [file for file in cluster.files if file.exists() or file.parent.exists()]
 
 
-async def test_a_cluster_that_does_not_answer_leaves_the_old_scene(cluster: FakeCluster, pages: Pages) -> None:
+async def test_a_cluster_that_does_not_answer_leaves_the_old_page_model(cluster: FakeCluster, pages: Pages) -> None:
     cluster.problem = KubeError("GET /api/v1/nodes: connection refused")
     status, text = await pages.refresh()
     assert status == 502
@@ -200,7 +200,7 @@ async def test_no_page_has_a_credential(cluster: FakeCluster, pages: Pages) -> N
 
 
 async def test_files_have_no_running_scheduler(cluster: FakeCluster, pages: Pages) -> None:
-    site = Site(pages.site.scene)
+    site = Site(pages.site.page_model)
     async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
         of_files = Pages(client, site)
         assert "Why is it there" not in await of_files.get("/nodes")

@@ -12,10 +12,10 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui.app import Site, application
-from secondary_scheduler.cli.ui.reading import read_scene
+from secondary_scheduler.cli.ui.reading import read_page_model
 from secondary_scheduler.simulation.deciding import GATED, PLACED, RESULTS, UNSCHEDULABLE
-from secondary_scheduler.views.scenes import Scene
-from tests.support.scenes import HOSTILE, write_scene
+from secondary_scheduler.views.pagemodels import PageModel
+from tests.support.pagemodels import HOSTILE, write_page_model
 from tests.support.views import HOSTILE_LABEL, VIEWS, Pages
 
 NODES, PENDING = 30, 40
@@ -23,14 +23,14 @@ OF_FILES = tuple(view for view in (*VIEWS, HOSTILE_LABEL) if not view.running)
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Scene:
-    files = write_scene(tmp_path_factory.mktemp("scene"), NODES, PENDING, hostile=True)
-    return read_scene(SnapshotRequest([str(files["snapshot"])], files["config"], files["old"]), lambda line: None)
+def page_model(tmp_path_factory: pytest.TempPathFactory) -> PageModel:
+    files = write_page_model(tmp_path_factory.mktemp("page_model"), NODES, PENDING, hostile=True)
+    return read_page_model(SnapshotRequest([str(files["snapshot"])], files["config"], files["old"]), lambda line: None)
 
 
 @pytest.fixture
-async def pages(scene: Scene) -> AsyncIterator[Pages]:
-    site = Site(scene)
+async def pages(page_model: PageModel) -> AsyncIterator[Pages]:
+    site = Site(page_model)
     async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
         yield Pages(client, site)
 
@@ -107,48 +107,50 @@ async def test_nodes_are_grouped_by_the_zone_unless_another_label_is_chosen(page
     assert 'value="kubernetes.io/hostname"' not in await pages.get("/nodes")
 
 
-async def test_requests_grow_by_the_pods_that_would_be_placed(scene: Scene, pages: Pages) -> None:
+async def test_requests_grow_by_the_pods_that_would_be_placed(page_model: PageModel, pages: Pages) -> None:
     texts = [await pages.get(f"/nodes?by=requested&group=none&order=name&when={when}") for when in ("before", "after")]
     shares = [dict(re.findall(r"(node-\d+) <b>(\d+) %", text)) for text in texts]
     grown = {name for name, share in shares[0].items() if int(shares[1][name]) > int(share)}
-    placed_on = {each.node for each in scene.run.decisions if each.result == PLACED}
+    placed_on = {each.node for each in page_model.run.decisions if each.result == PLACED}
     assert grown
     assert grown <= placed_on
 
 
-async def test_a_node_shows_its_labels_taints_load_and_pods(scene: Scene, pages: Pages) -> None:
+async def test_a_node_shows_its_labels_taints_load_and_pods(page_model: PageModel, pages: Pages) -> None:
     text = visible(await pages.get("/node?name=node-0006"))
     assert "example.com/pool=batch" in text
     assert "batch=only:NoSchedule" in text
     assert "The load was measured 0 s before" in text
-    assert all(pod.key in text for pod in scene.pods_on("node-0006"))
+    assert all(pod.key in text for pod in page_model.pods_on("node-0006"))
 
 
 # Decisions ----------------------------------------------------------------------------------------------------------
 
 
-async def test_the_list_has_every_decision_with_its_result(scene: Scene, pages: Pages) -> None:
+async def test_the_list_has_every_decision_with_its_result(page_model: PageModel, pages: Pages) -> None:
     text = await pages.get("/decisions")
     rows = re.findall(r'<a href="[^"]*/decisions/(\d+)">([^<]+)</a></th><td><span class="tag (\w+)">', text)
-    expected = [(str(each.number), each.pod, each.result) for each in scene.run.decisions]
+    expected = [(str(each.number), each.pod, each.result) for each in page_model.run.decisions]
     assert [(number, name, result) for number, name, result in rows] == expected
     assert {result for _, _, result in rows} == {PLACED, UNSCHEDULABLE, GATED}
 
 
 @pytest.mark.parametrize("result", RESULTS)
-async def test_the_filter_shows_the_decisions_with_a_result_only(scene: Scene, pages: Pages, result: str) -> None:
+async def test_the_filter_shows_the_decisions_with_a_result_only(
+    page_model: PageModel, pages: Pages, result: str
+) -> None:
     text = await pages.get(f"/decisions?result={result}")
-    number = sum(each.result == result for each in scene.run.decisions)
+    number = sum(each.result == result for each in page_model.run.decisions)
     assert len(re.findall(r"<tr><td", text)) == number
     assert f"{number} decision" in visible(text)
 
 
-async def test_the_filter_takes_text_namespace_and_plugin_together(scene: Scene, pages: Pages) -> None:
+async def test_the_filter_takes_text_namespace_and_plugin_together(page_model: PageModel, pages: Pages) -> None:
     text = await pages.get("/decisions?q=API-0&namespace=shop&plugin=NodeAffinity")
     names = re.findall(r'/decisions/\d+">([^<]+)</a></th>', text)
     expected = [
         each.pod
-        for each in scene.run.decisions
+        for each in page_model.run.decisions
         if each.namespace == "shop"
         and each.details is not None
         and any(group.plugin == "NodeAffinity" for group in each.details.rejected)
@@ -157,8 +159,8 @@ async def test_the_filter_takes_text_namespace_and_plugin_together(scene: Scene,
     assert names == expected
 
 
-async def test_a_placed_pod_shows_all_scores_of_the_nodes_that_fit(scene: Scene, pages: Pages) -> None:
-    decision = next(each for each in scene.run.decisions if each.result == PLACED)
+async def test_a_placed_pod_shows_all_scores_of_the_nodes_that_fit(page_model: PageModel, pages: Pages) -> None:
+    decision = next(each for each in page_model.run.decisions if each.result == PLACED)
     assert decision.details is not None
     text = visible(await pages.get(f"/decisions/{decision.number}"))
     chosen = next(node for node in decision.details.nodes if node.chosen)
@@ -169,8 +171,8 @@ async def test_a_placed_pod_shows_all_scores_of_the_nodes_that_fit(scene: Scene,
     assert all(node.name in text for node in decision.details.nodes)
 
 
-async def test_the_chosen_node_has_the_best_total_of_the_matrix(scene: Scene) -> None:
-    placed = [each for each in scene.run.decisions if each.result == PLACED and each.details is not None]
+async def test_the_chosen_node_has_the_best_total_of_the_matrix(page_model: PageModel) -> None:
+    placed = [each for each in page_model.run.decisions if each.result == PLACED and each.details is not None]
     assert placed
     for decision in placed:
         assert decision.details is not None
@@ -180,9 +182,9 @@ async def test_the_chosen_node_has_the_best_total_of_the_matrix(scene: Scene) ->
 
 
 async def test_an_unschedulable_pod_shows_who_rejected_how_many_nodes_and_what_is_missing(
-    scene: Scene, pages: Pages
+    page_model: PageModel, pages: Pages
 ) -> None:
-    decision = next(each for each in scene.run.decisions if each.requests and each.requests["cpu"] == 40_000)
+    decision = next(each for each in page_model.run.decisions if each.requests and each.requests["cpu"] == 40_000)
     text = visible(await pages.get(f"/decisions/{decision.number}"))
     assert decision.result == UNSCHEDULABLE
     assert re.search(r"NodeResourcesFit Insufficient cpu \d+ node-", text)
@@ -193,18 +195,18 @@ async def test_an_unschedulable_pod_shows_who_rejected_how_many_nodes_and_what_i
 # Queue --------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_queue_has_each_pod_once_in_the_queue_of_its_result(scene: Scene, pages: Pages) -> None:
+async def test_the_queue_has_each_pod_once_in_the_queue_of_its_result(page_model: PageModel, pages: Pages) -> None:
     text = await pages.get("/queue")
     for result in (PLACED, UNSCHEDULABLE, GATED):
         section = text.partition(f'<section class="card" id="{result}"')[2].partition("</section>")[0]
         names = re.findall(r'/decisions/\d+">([^<]+)</a></th>', section)
-        assert names == [each.pod for each in scene.run.decisions if each.result == result]
+        assert names == [each.pod for each in page_model.run.decisions if each.result == result]
     assert 'id="undecided"' not in text
 
 
-async def test_the_queue_counts_reasons_by_pods_and_nodes(scene: Scene, pages: Pages) -> None:
+async def test_the_queue_counts_reasons_by_pods_and_nodes(page_model: PageModel, pages: Pages) -> None:
     text = visible(await pages.get("/queue"))
-    pods = [each for each in scene.run.decisions if each.result == UNSCHEDULABLE]
+    pods = [each for each in page_model.run.decisions if each.result == UNSCHEDULABLE]
     tainted = sum(
         any(group.plugin == "TaintToleration" for group in each.details.rejected)
         for each in pods
@@ -223,8 +225,8 @@ async def test_the_queue_counts_reasons_by_pods_and_nodes(scene: Scene, pages: P
 
 
 async def test_the_queue_says_how_many_pods_other_schedulers_have(tmp_path: Path) -> None:
-    files = write_scene(tmp_path, 3, 6)
-    pages_of_others = Site(read_scene(SnapshotRequest([str(files["snapshot"])]), lambda line: None))
+    files = write_page_model(tmp_path, 3, 6)
+    pages_of_others = Site(read_page_model(SnapshotRequest([str(files["snapshot"])]), lambda line: None))
     async with TestClient(TestServer(application(pages_of_others), host="127.0.0.1")) as client:
         text = visible(await Pages(client, pages_of_others).get("/queue"))
     assert "Of other schedulers 6" in text
@@ -253,11 +255,13 @@ async def test_the_configuration_shows_what_differs_from_another_file(pages: Pag
 
 
 async def test_a_token_in_the_configuration_is_shown_nowhere(tmp_path: Path) -> None:
-    files = write_scene(tmp_path, 3, 2)
+    files = write_page_model(tmp_path, 3, 2)
     written = files["config"].read_text().replace("type: Prometheus,", "type: Prometheus, token: secret-canary,")
     assert "secret-canary" in written
     files["config"].write_text(written)
-    site = Site(read_scene(SnapshotRequest([str(files["snapshot"])], files["config"], files["old"]), lambda line: None))
+    site = Site(
+        read_page_model(SnapshotRequest([str(files["snapshot"])], files["config"], files["old"]), lambda line: None)
+    )
     async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
         for path in ("/configuration", "/nodes", "/decisions/1"):
             assert "secret-canary" not in await Pages(client, site).get(path)
@@ -289,7 +293,9 @@ async def test_a_page_that_cannot_be_says_why(pages: Pages, path: str, status: i
 # Hostile names ------------------------------------------------------------------------------------------------------
 
 
-async def test_no_page_has_markup_of_a_label_or_name_nor_a_script_or_style_inside(scene: Scene, pages: Pages) -> None:
+async def test_no_page_has_markup_of_a_label_or_name_nor_a_script_or_style_inside(
+    page_model: PageModel, pages: Pages
+) -> None:
     for view in OF_FILES:
         text = await pages.open(view)
         assert "<script>alert" not in text, view
@@ -327,8 +333,8 @@ async def test_every_page_has_landmarks_one_heading_and_captions(pages: Pages) -
 
 
 async def test_five_thousand_nodes_make_a_page_of_less_than_a_megabyte(tmp_path: Path) -> None:
-    files = write_scene(tmp_path, 5000, 3)
-    site = Site(read_scene(SnapshotRequest([str(files["snapshot"])], files["config"]), lambda line: None))
+    files = write_page_model(tmp_path, 5000, 3)
+    site = Site(read_page_model(SnapshotRequest([str(files["snapshot"])], files["config"]), lambda line: None))
     async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
         pages = Pages(client, site)
         text = await pages.get("/nodes")

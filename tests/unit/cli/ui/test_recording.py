@@ -12,12 +12,12 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui.app import Site, application
-from secondary_scheduler.cli.ui.reading import RecordingScenes, read_recording_scenes
+from secondary_scheduler.cli.ui.reading import RecordingPageModels, read_recording_page_models
 from secondary_scheduler.simulation.deciding import PLACED, UNSCHEDULABLE
 from secondary_scheduler.views.runs import Limits
-from tests.support.recordedscenes import write_recorded_scene
+from tests.support.pagemodels import HOSTILE
+from tests.support.recordedpagemodels import write_recorded_page_model
 from tests.support.recordings import START, MadeRecording, bound
-from tests.support.scenes import HOSTILE
 from tests.support.simulating import CONFIGURATION, node, pod
 from tests.support.views import HOSTILE_LABEL, OVER_TIME, VIEWS, Pages
 
@@ -26,23 +26,25 @@ MIDDLE, LAST = 30, 60
 OF_RECORDINGS = tuple(view for view in (*VIEWS, HOSTILE_LABEL, OVER_TIME) if not view.running)
 
 
-def read(directory: Path, recording: MadeRecording, limits: Limits | None = None, end: float = 60) -> RecordingScenes:
+def read(
+    directory: Path, recording: MadeRecording, limits: Limits | None = None, end: float = 60
+) -> RecordingPageModels:
     (directory / "config.yaml").write_text(CONFIGURATION)
     file = recording.write(directory / "cluster.recording", end=end)
     request = SnapshotRequest([], directory / "config.yaml", recording=str(file))
-    return read_recording_scenes(request, lambda line: None, *([limits] if limits is not None else []))
+    return read_recording_page_models(request, lambda line: None, *([limits] if limits is not None else []))
 
 
 @pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> RecordingScenes:
-    files = write_recorded_scene(tmp_path_factory.mktemp("recorded"), NODES, ARRIVING, hostile=True)
+def page_models(tmp_path_factory: pytest.TempPathFactory) -> RecordingPageModels:
+    files = write_recorded_page_model(tmp_path_factory.mktemp("recorded"), NODES, ARRIVING, hostile=True)
     request = SnapshotRequest([], files["config"], files["old"], recording=str(files["recording"]))
-    return read_recording_scenes(request, lambda line: None)
+    return read_recording_page_models(request, lambda line: None)
 
 
 @pytest.fixture
-async def pages(scenes: RecordingScenes) -> AsyncIterator[Pages]:
-    site = Site(scenes.at(scenes.last), scenes=scenes)
+async def pages(page_models: RecordingPageModels) -> AsyncIterator[Pages]:
+    site = Site(page_models.at(page_models.last), page_models=page_models)
     async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
         yield Pages(client, site)
 
@@ -112,43 +114,45 @@ async def test_a_page_that_is_not_there_keeps_the_slider(pages: Pages) -> None:
 # What is shown --------------------------------------------------------------------------------------------------------
 
 
-async def test_the_nodes_are_as_recorded_or_as_replayed(scenes: RecordingScenes, pages: Pages) -> None:
+async def test_the_nodes_are_as_recorded_or_as_replayed(page_models: RecordingPageModels, pages: Pages) -> None:
     counts = {}
     for when in ("before", "after"):
         text = await pages.get(f"/at/{LAST}/nodes?by=requested&group=none&order=name&when={when}")
         counts[when] = re.findall(r"(node-\d+) <b>(\d+) %", text)
     assert counts["before"] != counts["after"]
-    frame = scenes.course.frames[LAST]
+    frame = page_models.course.frames[LAST]
     assert sum(frame.recorded.columns.pods) != sum(frame.columns.pods)
     assert "where the replay has them" in await pages.get(f"/at/{LAST}/nodes")
     assert "as recorded" in visible(await pages.get("/nodes?when=before"))
 
 
-async def test_decisions_come_one_after_the_other(scenes: RecordingScenes, pages: Pages) -> None:
+async def test_decisions_come_one_after_the_other(page_models: RecordingPageModels, pages: Pages) -> None:
     numbers = []
     for moment in (0, 10, MIDDLE, LAST):
         text = await pages.get(f"/at/{moment}/decisions")
         match = re.search(r'<h2 id="list">(\d+) decisions?</h2>', text)
         assert match is not None
         numbers.append(int(match[1]))
-        assert all(each.moment <= scenes.course.frames[moment].time for each in scenes.at(moment).run.decisions)
+        assert all(
+            each.moment <= page_models.course.frames[moment].time for each in page_models.at(moment).run.decisions
+        )
     assert numbers == sorted(numbers)
     assert (numbers[0], numbers[-1]) == (1, ARRIVING)
 
 
-async def test_the_queue_holds_who_waits_then(scenes: RecordingScenes, pages: Pages) -> None:
+async def test_the_queue_holds_who_waits_then(page_models: RecordingPageModels, pages: Pages) -> None:
     for moment in (MIDDLE, LAST):
-        waiting = {each.pod for each in scenes.course.frames[moment].waiting}
+        waiting = {each.pod for each in page_models.course.frames[moment].waiting}
         assert waiting
         text = await pages.get(f"/at/{moment}/queue")
         assert set(re.findall(r"/decisions/\d+\">([^<]*)</a>", text)) == waiting
         assert "Active" not in visible(text)
 
 
-async def test_a_node_has_the_pods_that_the_replay_has_there(scenes: RecordingScenes, pages: Pages) -> None:
-    scene = scenes.at(LAST)
+async def test_a_node_has_the_pods_that_the_replay_has_there(page_models: RecordingPageModels, pages: Pages) -> None:
+    page_model = page_models.at(LAST)
     placed = next(
-        each for each in scene.run.decisions if each.result == PLACED and each.node in ("node-0001", "node-0004")
+        each for each in page_model.run.decisions if each.result == PLACED and each.node in ("node-0001", "node-0004")
     )
     text = visible(await pages.get(f"/at/{LAST}/node?name={placed.node}"))
     assert "Placed here by the replay" in text
@@ -158,21 +162,21 @@ async def test_a_node_has_the_pods_that_the_replay_has_there(scenes: RecordingSc
 
 
 async def test_a_decision_says_when_it_was_made_and_where_the_recording_has_the_pod(
-    scenes: RecordingScenes, pages: Pages
+    page_models: RecordingPageModels, pages: Pages
 ) -> None:
-    for decision in scenes.at(LAST).run.decisions[:6]:
+    for decision in page_models.at(LAST).run.decisions[:6]:
         text = visible(await pages.get(f"/at/{LAST}/decisions/{decision.number}"))
         assert ", attempt 1" in text
-        recorded = scenes.course.recorded_nodes.get(decision.pod)
+        recorded = page_models.course.recorded_nodes.get(decision.pod)
         assert (f"In the recording on {recorded}" if recorded else "In the recording on no node") in text
 
 
 async def test_a_pod_that_waited_shows_its_earlier_attempts(tmp_path: Path) -> None:
     first, second = pod("first", cpu="3"), pod("second", cpu="3")
     recording = MadeRecording().there(node("n1")).added(5, first).added(10, second).deleted(30, first)
-    scenes = read(tmp_path, recording)
+    page_models = read(tmp_path, recording)
     fates = [
-        [(each.pod.partition("/")[2], each.result) for each in scenes.at(moment).run.decisions]
+        [(each.pod.partition("/")[2], each.result) for each in page_models.at(moment).run.decisions]
         for moment in (7, 20, 40)
     ]
     assert fates == [
@@ -180,23 +184,25 @@ async def test_a_pod_that_waited_shows_its_earlier_attempts(tmp_path: Path) -> N
         [("first", PLACED), ("second", UNSCHEDULABLE)],
         [("first", PLACED), ("second", PLACED)],
     ]
-    assert [len(scenes.at(moment).run.queue or ()) for moment in (7, 20, 40)] == [0, 1, 0]
-    assert [each.waiting for each in scenes.at(20).run.queue or ()] == [pytest.approx(10)]
-    site = Site(scenes.at(scenes.last), scenes=scenes)
+    assert [len(page_models.at(moment).run.queue or ()) for moment in (7, 20, 40)] == [0, 1, 0]
+    assert [each.waiting for each in page_models.at(20).run.queue or ()] == [pytest.approx(10)]
+    site = Site(page_models.at(page_models.last), page_models=page_models)
     async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
         text = visible(await Pages(client, site).get("/at/40/decisions/2"))
     assert re.search(r"attempt [2-9] .* Earlier attempts .* unschedulable .* Insufficient cpu", text)
 
 
-async def test_over_time_has_a_row_and_a_link_for_each_moment(scenes: RecordingScenes, pages: Pages) -> None:
+async def test_over_time_has_a_row_and_a_link_for_each_moment(page_models: RecordingPageModels, pages: Pages) -> None:
     text = await pages.get(f"/at/{MIDDLE}/over-time")
     assert re.findall(r"/at/(\d+)/nodes\">20", text) == [str(number) for number in range(LAST + 1)]
     assert text.count("<polyline") == 6
-    waiting = len(scenes.course.frames[LAST].waiting)
+    waiting = len(page_models.course.frames[LAST].waiting)
     assert re.search(rf">{waiting}</td>", text.rpartition("<tr")[2])
 
 
-async def test_another_weight_replays_the_recording_until_the_moment(scenes: RecordingScenes, pages: Pages) -> None:
+async def test_another_weight_replays_the_recording_until_the_moment(
+    page_models: RecordingPageModels, pages: Pages
+) -> None:
     numbers = []
     for moment in (10, LAST):
         form = {"profile": "secondary-scheduler", "weight:TargetLoadPacking": "1"}
@@ -222,13 +228,13 @@ def test_frames_do_not_change_what_the_replay_decides(tmp_path: Path) -> None:
     for number, item in enumerate(arriving):
         recording.added(3 * number, item)
     recording.deleted(40, arriving[0], arriving[1])
-    scenes = read(tmp_path, recording)
-    whole = {each.pod: each.node for each in scenes.at(scenes.last).run.decisions}
-    for index in (0, 5, 30, scenes.last):
-        scene = scenes.at(index)
-        again = scene.decide(scene.configuration, Limits(0, 60), lambda: False)
+    page_models = read(tmp_path, recording)
+    whole = {each.pod: each.node for each in page_models.at(page_models.last).run.decisions}
+    for index in (0, 5, 30, page_models.last):
+        page_model = page_models.at(index)
+        again = page_model.decide(page_model.configuration, Limits(0, 60), lambda: False)
         assert [(each.pod, each.node) for each in again.decisions] == [
-            (each.pod, each.node) for each in scene.run.decisions
+            (each.pod, each.node) for each in page_model.run.decisions
         ]
     assert sorted(node or "" for node in whole.values()) == ["n1"] * 3 + ["n2"] * 3
 
@@ -238,30 +244,30 @@ def test_what_was_recorded_is_counted_by_scheduler(tmp_path: Path) -> None:
     ours = pod("ours", cpu="1")
     recording = MadeRecording().there(node("n1"), other).added(5, ours)
     recording.modified(20, bound(ours, "n1", 20), bound(other, "n1", 20))
-    scenes = read(tmp_path, recording)
-    waiting = [dict(scenes.course.frames[moment].recorded.waiting) for moment in (0, 10, 30)]
+    page_models = read(tmp_path, recording)
+    waiting = [dict(page_models.course.frames[moment].recorded.waiting) for moment in (0, 10, 30)]
     assert waiting == [{"another": 1}, {"another": 1, ours["spec"]["schedulerName"]: 1}, {}]
-    assert [scenes.at(moment).others.total() for moment in (0, 10, 30)] == [1, 1, 0]
-    assert [sum(scenes.course.frames[moment].recorded.columns.pods) for moment in (10, 30)] == [0, 2]
+    assert [page_models.at(moment).others.total() for moment in (0, 10, 30)] == [1, 1, 0]
+    assert [sum(page_models.course.frames[moment].recorded.columns.pods) for moment in (10, 30)] == [0, 2]
 
 
 def test_where_time_is_short_the_moments_until_then_are_kept_and_it_is_said(tmp_path: Path) -> None:
     recording = MadeRecording().there(node("n1")).added(5, pod("a")).added(30, pod("b"))
-    scenes = read(tmp_path, recording, Limits(explained=0, total=0))
-    assert not scenes.course.complete
-    assert len(scenes.course.frames) == 1
-    assert any("were not enough to replay everything" in line for line in scenes.remarks)
-    assert scenes.at(0).time == START
+    page_models = read(tmp_path, recording, Limits(explained=0, total=0))
+    assert not page_models.course.complete
+    assert len(page_models.course.frames) == 1
+    assert any("were not enough to replay everything" in line for line in page_models.remarks)
+    assert page_models.at(0).time == START
 
 
 def test_gaps_and_a_recording_without_pods_of_a_profile_are_said(tmp_path: Path) -> None:
     recording = MadeRecording().there(node("n1")).note(5, "LOST", "Pod", "gone").note(9, "RELISTED", "Pod")
-    scenes = read(tmp_path, recording)
-    assert any(line.startswith("Pod: listed again") for line in scenes.remarks)
-    assert any("waited or arrived in the recording" in line for line in scenes.remarks)
+    page_models = read(tmp_path, recording)
+    assert any(line.startswith("Pod: listed again") for line in page_models.remarks)
+    assert any("waited or arrived in the recording" in line for line in page_models.remarks)
 
 
 def test_a_recording_of_a_moment_has_one_step(tmp_path: Path) -> None:
-    scenes = read(tmp_path, MadeRecording().there(node("n1")), end=0)
-    assert len(scenes.course.frames) == 2
-    assert len(scenes.at(scenes.last).run.after) == 1
+    page_models = read(tmp_path, MadeRecording().there(node("n1")), end=0)
+    assert len(page_models.course.frames) == 2
+    assert len(page_models.at(page_models.last).run.after) == 1

@@ -9,8 +9,8 @@ from aiohttp.test_utils import make_mocked_request
 
 from secondary_scheduler.cli.ui.app import Site, application
 from secondary_scheduler.views import rendering
+from tests.support.pagemodels import write_page_model
 from tests.support.runningpages import running_site
-from tests.support.scenes import write_scene
 from tests.support.views import OVER_TIME, VIEWS
 from tools import screenshots
 
@@ -20,7 +20,7 @@ NO_VIEWS = {"/", "/static/{name}"}
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    return running_site(write_scene(tmp_path_factory.mktemp("scene"), 3, 2))
+    return running_site(write_page_model(tmp_path_factory.mktemp("page_model"), 3, 2))
 
 
 def test_every_page_that_can_be_read_is_in_the_list_of_views(site: Site) -> None:

@@ -16,10 +16,10 @@ from scheduler.config import Configuration, differences, load_configuration
 from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.cli.ui import whatif
 from secondary_scheduler.cli.ui.app import Site, application
-from secondary_scheduler.cli.ui.reading import read_scene
+from secondary_scheduler.cli.ui.reading import read_page_model
+from secondary_scheduler.views.pagemodels import PageModel
 from secondary_scheduler.views.runs import Limits
-from secondary_scheduler.views.scenes import Scene
-from tests.support.scenes import write_scene
+from tests.support.pagemodels import write_page_model
 from tests.support.simulating import run
 
 PROFILE = "secondary-scheduler"
@@ -27,23 +27,23 @@ PROFILE = "secondary-scheduler"
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return write_scene(tmp_path_factory.mktemp("scene"), 30, 40)
+    return write_page_model(tmp_path_factory.mktemp("page_model"), 30, 40)
 
 
 @pytest.fixture(scope="module")
-def scene(files: dict[str, Path]) -> Scene:
+def page_model(files: dict[str, Path]) -> PageModel:
     return read(files)
 
 
 @pytest.fixture
-async def client(scene: Scene) -> AsyncIterator[tuple[TestClient, Site]]:
-    site = Site(scene)
+async def client(page_model: PageModel) -> AsyncIterator[tuple[TestClient, Site]]:
+    site = Site(page_model)
     async with TestClient(TestServer(application(site), host="127.0.0.1")) as client:
         yield client, site
 
 
-def read(files: dict[str, Path], config: Path | None = None) -> Scene:
-    return read_scene(SnapshotRequest([str(files["snapshot"])], config or files["config"]), lambda line: None)
+def read(files: dict[str, Path], config: Path | None = None) -> PageModel:
+    return read_page_model(SnapshotRequest([str(files["snapshot"])], config or files["config"]), lambda line: None)
 
 
 async def post(client: tuple[TestClient, Site], **fields: str) -> tuple[int, str]:
@@ -61,27 +61,29 @@ def visible(text: str) -> str:
     return " ".join(re.sub(r"<[^>]*>", " ", text.partition("<main")[2]).split())
 
 
-def nodes_of(scene: Scene) -> dict[str, str | None]:
-    return {decision.pod: decision.node for decision in scene.run.decisions}
+def nodes_of(page_model: PageModel) -> dict[str, str | None]:
+    return {decision.pod: decision.node for decision in page_model.run.decisions}
 
 
-def index_of(scene: Scene, plugin: str, label: str) -> str:
-    form = whatif.form_of(scene.configuration, PROFILE, {})
+def index_of(page_model: PageModel, plugin: str, label: str) -> str:
+    form = whatif.form_of(page_model.configuration, PROFILE, {})
     return next(field.name for field in form.args[plugin] if field.label == label).rpartition(":")[2]
 
 
-def test_the_configuration_with_all_defaults_does_the_same(scene: Scene) -> None:
-    again = whatif.changed_configuration(scene.configuration, whatif.form_of(scene.configuration, PROFILE, {}))
-    assert differences(scene.configuration, again) == []
+def test_the_configuration_with_all_defaults_does_the_same(page_model: PageModel) -> None:
+    again = whatif.changed_configuration(
+        page_model.configuration, whatif.form_of(page_model.configuration, PROFILE, {})
+    )
+    assert differences(page_model.configuration, again) == []
 
 
 async def test_a_changed_weight_moves_the_pods_that_it_moves_in_a_file(
-    files: dict[str, Path], scene: Scene, client: tuple[TestClient, Site], tmp_path: Path
+    files: dict[str, Path], page_model: PageModel, client: tuple[TestClient, Site], tmp_path: Path
 ) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(files["config"].read_text().replace("weight: 10", "weight: 1"))
     expected = nodes_of(read(files, config))
-    moved = {key for key, node in nodes_of(scene).items() if expected[key] != node}
+    moved = {key for key, node in nodes_of(page_model).items() if expected[key] != node}
     assert moved
     status, text = await post(client, weight__TargetLoadPacking="1")
     assert status == 200
@@ -92,21 +94,21 @@ async def test_a_changed_weight_moves_the_pods_that_it_moves_in_a_file(
 
 
 async def test_a_changed_argument_moves_pods_and_the_balance(
-    files: dict[str, Path], scene: Scene, client: tuple[TestClient, Site], tmp_path: Path
+    files: dict[str, Path], page_model: PageModel, client: tuple[TestClient, Site], tmp_path: Path
 ) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(files["config"].read_text().replace("targetUtilization: 50", "targetUtilization: 90"))
     changed = read(files, config)
-    index = index_of(scene, "TargetLoadPacking", "targetUtilization")
+    index = index_of(page_model, "TargetLoadPacking", "targetUtilization")
     _, text = await post(client, **{f"arg__TargetLoadPacking__{index}": "90"})
     spread = changed.run.after.shares["requested", "cpu"].std()
     assert re.search(rf"Requests of CPU [\d.]+ % [\d.]+ % [\d.]+ % {spread:.2f} %", visible(text))
-    number = sum(nodes_of(changed)[key] != node for key, node in nodes_of(scene).items())
+    number = sum(nodes_of(changed)[key] != node for key, node in nodes_of(page_model).items())
     assert f"{number} pods of 40 would fare differently" in visible(text)
 
 
 async def test_where_no_pod_waits_those_that_run_are_compared_as_plan_does(tmp_path: Path) -> None:
-    files = write_scene(tmp_path, 30, 0)
+    files = write_page_model(tmp_path, 30, 0)
     still = read(files)
     assert not still.run.decisions
     config = tmp_path / "changed.yaml"
@@ -134,8 +136,8 @@ async def test_where_no_pod_waits_those_that_run_are_compared_as_plan_does(tmp_p
         assert (await post((session, site), weight__TargetLoadPacking="1", over="none"))[0] == 400
 
 
-async def test_the_numbers_agree_with_the_table(scene: Scene, client: tuple[TestClient, Site]) -> None:
-    index = index_of(scene, "NodeResourcesFit", "scoringStrategy.type")
+async def test_the_numbers_agree_with_the_table(page_model: PageModel, client: tuple[TestClient, Site]) -> None:
+    index = index_of(page_model, "NodeResourcesFit", "scoringStrategy.type")
     fields = {f"arg__NodeResourcesFit__{index}": "MostAllocated", "weight__NodeResourcesFit": "50"}
     _, text = await post(client, **fields)
     cells = re.findall(r'</a></th><td class="name">(<a|<span).*?</td><td class="name">(<a|<span)', text)
@@ -186,9 +188,9 @@ async def test_nothing_changed_is_said(client: tuple[TestClient, Site]) -> None:
     ],
 )
 async def test_a_value_that_cannot_be_is_refused_with_its_place_and_kept_in_the_form(
-    scene: Scene, client: tuple[TestClient, Site], plugin: str, label: str, value: str, message: str
+    page_model: PageModel, client: tuple[TestClient, Site], plugin: str, label: str, value: str, message: str
 ) -> None:
-    name = f"arg__{plugin}__{index_of(scene, plugin, label)}" if plugin else f"weight__{label}"
+    name = f"arg__{plugin}__{index_of(page_model, plugin, label)}" if plugin else f"weight__{label}"
     status, text = await post(client, **{name: value})
     assert status == 400
     assert "This configuration is not valid" in visible(text)
@@ -197,12 +199,12 @@ async def test_a_value_that_cannot_be_is_refused_with_its_place_and_kept_in_the_
         assert f'value="{value}"' in text
 
 
-def test_the_form_has_no_argument_that_changes_no_decision(files: dict[str, Path], scene: Scene) -> None:
+def test_the_form_has_no_argument_that_changes_no_decision(files: dict[str, Path], page_model: PageModel) -> None:
     def labels(configuration: Configuration) -> dict[str, set[str]]:
         args = whatif.form_of(configuration, PROFILE, {}).args
         return {plugin: {field.label.partition(".")[0].partition("[")[0] for field in args[plugin]} for plugin in args}
 
-    shown = labels(scene.configuration)
+    shown = labels(page_model.configuration)
     assert "metricProvider" not in shown["TargetLoadPacking"]
     assert "targetUtilization" in shown["TargetLoadPacking"]
     assert "scoringStrategy" in shown["NodeResourcesFit"]
@@ -248,10 +250,10 @@ def test_a_secret_is_no_field_of_the_form_and_stays_in_the_configuration(files: 
     assert changed.profile(PROFILE).plugin_args["TargetLoadPacking"].metric_provider.token == "secret-canary"
 
 
-def test_a_run_ends_in_time_and_says_which_pods_are_left(scene: Scene) -> None:
+def test_a_run_ends_in_time_and_says_which_pods_are_left(page_model: PageModel) -> None:
     def run(limits: Limits, stopped: threading.Event | None = None) -> list[str]:
         is_stopped = stopped.is_set if stopped is not None else lambda: False
-        result = scene.decide(scene.configuration, limits, is_stopped)
+        result = page_model.decide(page_model.configuration, limits, is_stopped)
         assert len(result.decisions) == 40
         messages = [each.message or "" for each in result.decisions]
         return [message for message in messages if message.startswith("not decided: ")]
@@ -263,7 +265,7 @@ def test_a_run_ends_in_time_and_says_which_pods_are_left(scene: Scene) -> None:
     assert len(run(Limits(0.0, 60.0), stopped)) == 39
 
 
-def test_two_runs_on_one_snapshot_give_the_same(scene: Scene) -> None:
-    again = scene.decide(scene.configuration, Limits(0.0, 60.0), lambda: False)
-    assert {each.pod: each.node for each in again.decisions} == nodes_of(scene)
-    assert not whatif.compare(scene.run, again).moves
+def test_two_runs_on_one_snapshot_give_the_same(page_model: PageModel) -> None:
+    again = page_model.decide(page_model.configuration, Limits(0.0, 60.0), lambda: False)
+    assert {each.pod: each.node for each in again.decisions} == nodes_of(page_model)
+    assert not whatif.compare(page_model.run, again).moves

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping
 
 import pytest
 
-from scheduler.cel import CelError, CompileError, CostExceeded, Selector
+from scheduler.cel import CelError, CompiledSelector, CompileError, CostExceeded
 from scheduler.kube.model import DeviceAttribute
 
 DRIVER = "gpu.example.com"
@@ -84,7 +84,7 @@ TRUE = [
 
 @pytest.mark.parametrize("expression", TRUE)
 def test_it_is_true(expression):
-    selector = Selector(expression)
+    selector = CompiledSelector(expression)
     assert selector.matches(gpu()).matches
     assert selector.matches(gpu()) == (True, 0)
 
@@ -92,7 +92,7 @@ def test_it_is_true(expression):
 @pytest.mark.parametrize("values", ['["1.2.3"]', "[1, 2]", '["1.2.3"].map(x, x)'])
 def test_a_version_in_a_list_of_other_values_is_not_there(values):
     """Of a list of constants cel-go says that a version cannot be hashed."""
-    assert not Selector(f"{MINE}.version in {values}").matches(gpu()).matches
+    assert not CompiledSelector(f"{MINE}.version in {values}").matches(gpu()).matches
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_version_in_a_list_of_other_values_is_not_there(values):
     ],
 )
 def test_it_has_no_value(expression, message):
-    selector = Selector(expression)
+    selector = CompiledSelector(expression)
     for _ in range(2):
         with pytest.raises(CelError) as raised:
             selector.matches(gpu())
@@ -140,7 +140,7 @@ def test_it_has_no_value(expression, message):
 )
 def test_it_is_refused_by_name(expression, message):
     with pytest.raises(CompileError) as raised:
-        Selector(expression)
+        CompiledSelector(expression)
     assert str(raised.value) == message
 
 
@@ -159,7 +159,7 @@ def test_it_is_refused_by_name(expression, message):
 )
 def test_what_would_run_for_ever_is_given_up(expression):
     with pytest.raises((CostExceeded, CelError)):
-        Selector(expression).matches(gpu())
+        CompiledSelector(expression).matches(gpu())
 
 
 def test_an_expression_that_python_could_not_follow_is_refused():
@@ -167,14 +167,14 @@ def test_an_expression_that_python_could_not_follow_is_refused():
     for _ in range(40):
         nested = f"({nested}" + " == true" * 20 + ")"
     with pytest.raises((CompileError, CelError), match="nested too deeply"):
-        Selector(nested).matches(gpu())
+        CompiledSelector(nested).matches(gpu())
 
 
 # What is remembered -------------------------------------------------------------------------------------------------
 
 
 def test_a_result_is_remembered_by_what_was_read():
-    selector = Selector(f'{MINE}.model == "a100"')
+    selector = CompiledSelector(f'{MINE}.model == "a100"')
     assert selector.matches(gpu(uuid=DeviceAttribute(string="1"))).steps > 0
     # Another serial number, which the selector does not read.
     assert selector.matches(gpu(uuid=DeviceAttribute(string="2"))) == (True, 0)
@@ -184,7 +184,7 @@ def test_a_result_is_remembered_by_what_was_read():
 
 
 def test_what_is_read_next_may_depend_on_what_was_read():
-    selector = Selector(f'{MINE}.model == "a100" ? {MINE}.count == 7 : {MINE}.ok')
+    selector = CompiledSelector(f'{MINE}.model == "a100" ? {MINE}.count == 7 : {MINE}.ok')
     for count, expected in ((7, True), (8, False)):
         assert selector.matches(gpu(count=DeviceAttribute(int_=count))).matches is expected
     assert not selector.matches(gpu(model=DeviceAttribute(string="x"), ok=DeviceAttribute(bool_=False))).matches
@@ -193,20 +193,20 @@ def test_what_is_read_next_may_depend_on_what_was_read():
 
 
 def test_true_and_1_are_remembered_apart():
-    selector = Selector(f"{MINE}.count == true")
+    selector = CompiledSelector(f"{MINE}.count == true")
     assert not selector.matches(gpu(count=DeviceAttribute(int_=1))).matches
     assert selector.matches(gpu(count=DeviceAttribute(bool_=True))).matches
 
 
 def test_a_look_at_all_attributes_depends_on_all_of_them():
-    selector = Selector(f"{MINE}.size() == 4")
+    selector = CompiledSelector(f"{MINE}.size() == 4")
     assert selector.matches(gpu()).matches
     assert not selector.matches(gpu(more=DeviceAttribute(int_=1))).matches
 
 
 def test_memory_is_bounded(monkeypatch):
     monkeypatch.setattr("scheduler.cel.device.MAX_RESULTS", 10)
-    selector = Selector(f'{MINE}.uuid != "x"')
+    selector = CompiledSelector(f'{MINE}.uuid != "x"')
     for number in range(100):
         assert selector.matches(gpu(uuid=DeviceAttribute(string=str(number)))).matches
     assert selector._results <= 10

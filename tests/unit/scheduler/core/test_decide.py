@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from scheduler.answers import Rejection, Score, SimulatedNode
+from scheduler.answers import MatrixNode, NodeRejection, Score
 from scheduler.core import decide, explain
 from scheduler.framework import Code, CycleState, NodeView, PodInfo, ProfileRunner, RowArray, Status, conclude
 from scheduler.plugins import FACTORIES
@@ -257,8 +257,8 @@ def test_explain_has_all_nodes_the_best_or_none() -> None:
     assert explanation.message is None
     full = {name: node.answer() for name, node in explanation.nodes()}
     assert list(full) == ["n0", "n1", "n2"]
-    rejection = Rejection("NodeUnschedulable", "UnschedulableAndUnresolvable", ("node(s) were unschedulable",))
-    assert full["n2"] == SimulatedNode(feasible=False, filter=rejection, scores={}, total=0)
+    rejection = NodeRejection("NodeUnschedulable", "UnschedulableAndUnresolvable", ("node(s) were unschedulable",))
+    assert full["n2"] == MatrixNode(feasible=False, filter=rejection, scores={}, total=0)
     assert full["n1"].scores["NodeResourcesFit"] == Score(raw=84, normalized=84, weighted=84)
     assert [name for name, _ in explanation.nodes(1)] == ["n1"] == list(explanation.best)
     assert list(explanation.nodes("none")) == []

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from scheduler.plugins.dynamicresources import attempt
-from scheduler.plugins.dynamicresources.columns import Columns
+from scheduler.plugins.dynamicresources.columns import DeviceColumns
 from scheduler.plugins.dynamicresources.ledger import Ledger
 from tests.unit.scheduler.core.builders import node, pod
 from tests.unit.scheduler.plugins.devices import (
@@ -48,7 +48,7 @@ def compared(server: Server, name: str, monkeypatch: pytest.MonkeyPatch) -> obje
     with monkeypatch.context() as patched:
         # Nothing is counted, and nothing kept.
         patched.setattr(attempt, "plain_request", lambda claims: None)
-        patched.setattr(attempt, "_columns", lambda objects: Columns(objects.derived(Ledger)))
+        patched.setattr(attempt, "_columns", lambda objects: DeviceColumns(objects.derived(Ledger)))
         server.state.objects._derived.pop(attempt._columns, None)
         by_search = outcome(server, name)
         server.state.objects._derived.pop(attempt._columns, None)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.answers import Rejection
+from scheduler.answers import NodeRejection
 from scheduler.core import decide, explain
 from scheduler.core.decide import run_post_filters
 from scheduler.framework import (
@@ -167,7 +167,7 @@ def test_messages_tell_the_predicted_share_and_its_range() -> None:
         f"0/3 nodes are available: 1 {MEMORY} (61.0%, threshold 60%), 2 {CPU} (80.0% to 95.3%, threshold 60%)."
     )
     reasons = (f"{CPU} (95.3%, threshold 60%)",)
-    assert explanation.node("b").answer().filter == Rejection(NAME, "UnschedulableAndUnresolvable", reasons)
+    assert explanation.node("b").answer().filter == NodeRejection(NAME, "UnschedulableAndUnresolvable", reasons)
 
 
 # Where every node is above --------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A scene: what was read, and what is decided on it. Made in a thread, then only read."""
+"""A page model: what was read, and what is decided on it. Made in a thread, then only read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_LIMITS = Limits(explained=20.0, total=60.0)
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """What a scene lacks because its reader may not see it, in numbers.
+    """What a page model lacks because its reader may not see it, in numbers.
 
     Attributes:
         decisions: about pods, by result.
@@ -34,7 +34,7 @@ class Withheld:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class PageModel:
     """What the pages show.
 
     Attributes:
@@ -75,7 +75,7 @@ class Scene:
         return self.recorded_nodes is not None
 
 
-def decided_scene(
+def decided_page_model(
     title: str,
     cluster: SimulatedCluster,
     configuration: Configuration,
@@ -83,8 +83,8 @@ def decided_scene(
     *,
     old: Configuration | None = None,
     limits: Limits = DEFAULT_LIMITS,
-) -> tuple[Scene, list[str]]:
-    """Decide on a cluster; returns the scene, without remarks, and these apart.
+) -> tuple[PageModel, list[str]]:
+    """Decide on a cluster; returns the page model, without remarks, and these apart.
 
     Args:
         title: where the objects came from.
@@ -102,5 +102,5 @@ def decided_scene(
     def decide(changed: Configuration, within: Limits, stopped: Callable[[], bool]) -> SimulationRun:
         return run_simulation(cluster, changed, conditions, limits=within, stopped=stopped)
 
-    scene = Scene(title, run.now, run, old, (), cluster.others, cluster.state.pods_on, decide)
-    return scene, list(remarks(cluster, configuration, run.load, run.now))
+    page_model = PageModel(title, run.now, run, old, (), cluster.others, cluster.state.pods_on, decide)
+    return page_model, list(remarks(cluster, configuration, run.load, run.now))

@@ -8,11 +8,11 @@ import msgspec
 
 from scheduler.config import Configuration, load_configuration
 from secondary_scheduler.clustersnapshot.reading import RESOURCES, SnapshotObject
-from secondary_scheduler.page.sharing import scene_of
+from secondary_scheduler.page.sharing import page_model_of
 from secondary_scheduler.simulation.cluster import read_load
 from secondary_scheduler.simulation.report import InputReport
-from secondary_scheduler.views.scenes import Scene
-from tests.support.scenes import CONFIGURATION as BY_LOAD, snapshot_items
+from secondary_scheduler.views.pagemodels import PageModel
+from tests.support.pagemodels import CONFIGURATION as BY_LOAD, snapshot_items
 
 OURS, THEIRS = "ours", "theirs"
 MARK = "canary"
@@ -37,7 +37,7 @@ SECRET_ARG = "4321"
 
 
 def shared_items(nodes: int = 3) -> list[dict[str, Any]]:
-    """Objects: nodes and pods of `ours` as in other scenes, and one of each kind of trouble of `theirs`."""
+    """Objects: nodes and pods of `ours` as in other page models, and one of each kind of trouble of `theirs`."""
     items = [_moved(item, OURS) for item in snapshot_items(nodes, 10)]
     running = _pod("running", nodeName="node-0000")
     running["status"] = {"phase": "Running", "startTime": "2026-09-20T10:00:00Z"}
@@ -62,10 +62,10 @@ def shared_items(nodes: int = 3) -> list[dict[str, Any]]:
     return [*items, group, running, elsewhere, gated, huge, claiming, device, grouped, broken, _pod("fits")]
 
 
-def shared_scene(nodes: int = 3) -> Scene:
-    """The scene that the page makes of these objects."""
+def shared_page_model(nodes: int = 3) -> PageModel:
+    """The page model that the page makes of these objects."""
     kinds = {resource.kind for resource in RESOURCES}
-    return scene_of(
+    return page_model_of(
         [document for document in documents_of(shared_items(nodes)) if document.kind in kinds],
         lambda minor: configured(CONFIGURATION, minor),
         measured=None,
@@ -73,11 +73,11 @@ def shared_scene(nodes: int = 3) -> Scene:
     )
 
 
-def crowded_scene(nodes: int, pending: int) -> Scene:
-    """The scene that the page makes of a made-up cluster of several namespaces, with its load."""
+def crowded_page_model(nodes: int, pending: int) -> PageModel:
+    """The page model that the page makes of a made-up cluster of several namespaces, with its load."""
     items = snapshot_items(nodes, pending)
     load = read_load(msgspec.json.encode(items.pop()), "load", InputReport(lambda line: None))
-    return scene_of(
+    return page_model_of(
         documents_of(items),
         lambda minor: configured(BY_LOAD, minor),
         measured=load,

@@ -1,4 +1,4 @@
-"""The made-up cluster of `scenes` over ten minutes: pods arrive, are bound and go, and the load is read again."""
+"""The made-up cluster of `page_models` over ten minutes: pods arrive, are bound and go, and the load is read again."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import copy
 from pathlib import Path
 from typing import Any
 
+from tests.support.pagemodels import CONFIGURATION, OLD_CONFIGURATION, snapshot_items
 from tests.support.recordings import START, MadeRecording, bound, time_at
-from tests.support.scenes import CONFIGURATION, OLD_CONFIGURATION, snapshot_items
 
 SECONDS = 600
 _LOAD_INTERVAL = 60
 
 
-def write_recorded_scene(directory: Path, nodes: int, arriving: int, *, hostile: bool = False) -> dict[str, Path]:
+def write_recorded_page_model(directory: Path, nodes: int, arriving: int, *, hostile: bool = False) -> dict[str, Path]:
     """Write a recording and two configurations; returns the files by name.
 
     Every pod arrives within the first 400 seconds. A pod whose number is even is bound to the first nodes in turn, ten

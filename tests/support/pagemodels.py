@@ -34,7 +34,7 @@ _NAMESPACES = ("shop", "search", "analytics", "payments")
 _GI = 1 << 30
 
 
-def write_scene(directory: Path, nodes: int, pending: int, *, hostile: bool = False) -> dict[str, Path]:
+def write_page_model(directory: Path, nodes: int, pending: int, *, hostile: bool = False) -> dict[str, Path]:
     """Write the files of a snapshot and of two configurations; returns them by name."""
     files = {
         "snapshot": directory / "cluster.json",
