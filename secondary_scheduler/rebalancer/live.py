@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import structlog
 
 from scheduler.catalog import operand_name
@@ -28,8 +29,9 @@ from secondary_scheduler.kubeobjects import KubeObject, part
 from secondary_scheduler.rebalancer.cluster import WatchedCluster
 from secondary_scheduler.rebalancer.planner import Planner, RoundInput
 from secondary_scheduler.rebalancer.rounds import EvictionAnswer, StatusDeleted
-from secondary_scheduler.rebalancer.status import Announcer, RoundReport, status_document
+from secondary_scheduler.rebalancer.status import Announcer, RoundReport, rebalance_status
 from secondary_scheduler.rebalancer.usage import UsageReader
+from secondary_scheduler.rebalancestatus import STATUS_KEY, RebalanceStatus
 from secondary_scheduler.rebalancing import (
     EvictionReply,
     History,
@@ -50,7 +52,7 @@ from secondary_scheduler.rebalancing import (
 )
 
 MANAGER = "secondary-scheduler-rebalancer"
-STATUS_KEY, MEMORY_KEY = "status.json", "memory.json"
+MEMORY_KEY = "memory.json"
 _SECONDARY_SCHEDULERS = "operator.openshift.io/v1"
 _EVICTION_SECONDS = 35.0
 """An admission webhook may take 30."""
@@ -182,7 +184,7 @@ class LiveAccess:
                 **identity,
             },
             "data": {
-                STATUS_KEY: json.dumps(status_document(report, memory.history), indent=1, allow_nan=False),
+                STATUS_KEY: _indented(rebalance_status(report, memory.history)),
                 MEMORY_KEY: encode_memory(memory),
             },
         }
@@ -246,6 +248,10 @@ class LiveAccess:
         except ValueError:
             return {}
         return content if isinstance(content, dict) else {}
+
+
+def _indented(status: RebalanceStatus) -> str:
+    return msgspec.json.format(msgspec.json.encode(status), indent=1).decode()
 
 
 def _uid(answer: bytes) -> str:

@@ -6,17 +6,26 @@ import enum
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from scheduler.answers import API_VERSION
 from scheduler.engine import EventRecorder, Regarding
 from scheduler.framework import PodInfo
 from scheduler.kube.model import Object
 from scheduler.kube.primitives import format_seconds
+from secondary_scheduler.rebalancestatus import (
+    REBALANCING,
+    MoveGain,
+    MoveStatus,
+    NodeLoads,
+    PastMoveStatus,
+    PlanStatus,
+    RebalanceStatus,
+    StatusCondition,
+    StoppedBy,
+    UnevennessChange,
+    Workload,
+)
 from secondary_scheduler.rebalancing import History, MoveOutcome, PastMove, PlannedMove, RebalancePlan, unevenness
 
-KIND = "RebalanceStatus"
-CONDITION = "Rebalancing"
 MAX_MOVES = 20
 _MAX_NAMES = 10
 _MAX_TEXT = 300
@@ -65,74 +74,71 @@ class RoundReport:
     answers: dict[str, str] = field(default_factory=dict)
 
 
-def status_document(report: RoundReport, history: History) -> dict[str, Any]:
-    """Return the status as data that is ready for JSON."""
+def rebalance_status(report: RoundReport, history: History) -> RebalanceStatus:
+    """Return the status that the ConfigMap gets."""
     condition = report.condition
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "mode": report.mode.value,
-        "effectiveMode": report.effective.value,
-        "configurationHash": report.configuration,
-        "conditions": [
-            {
-                "type": CONDITION,
-                "status": "True" if condition.status else "False",
-                "reason": condition.reason,
-                "message": condition.message[:_MAX_TEXT],
-                "lastTransitionTime": _time(condition.since),
-            }
-        ],
-        "lastPlan": None if report.plan is None else _plan(report.plan, report.planned_at, report.answers),
-        "moves": [_past(move) for move in reversed(history.moves[-MAX_MOVES:])],
-    }
+    return RebalanceStatus(
+        mode=report.mode.value,
+        effective_mode=report.effective.value,
+        configuration_hash=report.configuration,
+        conditions=(
+            StatusCondition(
+                REBALANCING,
+                "True" if condition.status else "False",
+                condition.reason,
+                condition.message[:_MAX_TEXT],
+                _time(condition.since),
+            ),
+        ),
+        last_plan=None if report.plan is None else _plan(report.plan, report.planned_at, report.answers),
+        moves=tuple(_past(move) for move in reversed(history.moves[-MAX_MOVES:])),
+    )
 
 
-def _plan(plan: RebalancePlan, at: float, answers: Mapping[str, str]) -> dict[str, Any]:
+def _plan(plan: RebalancePlan, at: float, answers: Mapping[str, str]) -> PlanStatus:
     before, after = plan.before, plan.after
-    return {
-        "time": _time(at),
-        "pods": plan.pods,
-        "overloaded": list(before.overloaded[:_MAX_NAMES]) if before is not None else [],
-        "overloadedNodes": len(before.overloaded) if before is not None else 0,
-        "spread": {
-            "before": round(unevenness(before.spread), 2) if before is not None else None,
-            "after": round(unevenness(after.spread), 2) if after is not None else None,
-        },
-        "moves": [_move(move, answers) for move in plan.moves[:MAX_MOVES]],
-        "stopped": [
-            {"reason": refusal.reason.value, "rule": refusal.reason.rule, "message": refusal.message[:_MAX_TEXT]}
+    return PlanStatus(
+        time=_time(at),
+        pods=plan.pods,
+        overloaded=tuple(before.overloaded[:_MAX_NAMES]) if before is not None else (),
+        overloaded_nodes=len(before.overloaded) if before is not None else 0,
+        spread=UnevennessChange(
+            round(unevenness(before.spread), 2) if before is not None else None,
+            round(unevenness(after.spread), 2) if after is not None else None,
+        ),
+        moves=tuple(_move(move, answers) for move in plan.moves[:MAX_MOVES]),
+        stopped=tuple(
+            StoppedBy(refusal.reason.value, refusal.reason.rule, refusal.message[:_MAX_TEXT])
             for refusal in plan.stopped[:_MAX_NAMES]
-        ],
-        "notMoved": {reason.value: count for reason, count in plan.counts.most_common()},
-    }
+        ),
+        not_moved={reason.value: count for reason, count in plan.counts.most_common()},
+    )
 
 
-def _move(move: PlannedMove, answers: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "pod": move.pod,
-        "uid": move.uid,
-        "from": {"node": move.source.name, "before": _load(move.source.before), "after": _load(move.source.after)},
-        "to": {"node": move.target.name, "before": _load(move.target.before), "after": _load(move.target.after)},
-        "equallyGoodNodes": move.equally_good,
-        "gain": {"points": move.gain.total, "attainable": move.gain.attainable, "minimum": move.minimum_gain},
-        "share": move.share.source,
-        "answer": answers.get(move.uid, "")[:_MAX_TEXT],
-    }
+def _move(move: PlannedMove, answers: Mapping[str, str]) -> MoveStatus:
+    return MoveStatus(
+        pod=move.pod,
+        uid=move.uid,
+        source=NodeLoads(move.source.name, _load(move.source.before), _load(move.source.after)),
+        target=NodeLoads(move.target.name, _load(move.target.before), _load(move.target.after)),
+        equally_good_nodes=move.equally_good,
+        gain=MoveGain(move.gain.total, move.gain.attainable, move.minimum_gain),
+        share=move.share.source,
+        answer=answers.get(move.uid, "")[:_MAX_TEXT],
+    )
 
 
-def _past(move: PastMove) -> dict[str, Any]:
-    kind, namespace, name = move.workload
-    return {
-        "pod": move.pod,
-        "workload": {"kind": kind, "namespace": namespace, "name": name},
-        "from": move.source,
-        "to": move.target,
-        "begunAt": _time(move.begun_at),
-        "endedAt": _time(move.ended_at),
-        "outcome": move.outcome.value if move.outcome is not None else None,
-        "detail": move.detail[:_MAX_TEXT],
-    }
+def _past(move: PastMove) -> PastMoveStatus:
+    return PastMoveStatus(
+        pod=move.pod,
+        workload=Workload(*move.workload),
+        source=move.source,
+        target=move.target,
+        begun_at=_time(move.begun_at),
+        ended_at=_time(move.ended_at),
+        outcome=move.outcome.value if move.outcome is not None else None,
+        detail=move.detail[:_MAX_TEXT],
+    )
 
 
 def _load(load: Mapping[str, float]) -> dict[str, float | None]:

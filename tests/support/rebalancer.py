@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from scheduler.config import load_configuration, read_rebalance_settings
 from scheduler.framework import Clocks, LoadReading, MonotonicSeconds, NodeLoad, PodInfo, WallSeconds
 from scheduler.helpers import PodReducer
@@ -17,7 +19,7 @@ from secondary_scheduler.rebalancer.cluster import KnownPod, Picture, known_node
 from secondary_scheduler.rebalancer.metrics import RebalancerMetrics
 from secondary_scheduler.rebalancer.planner import Planner, RoundInput
 from secondary_scheduler.rebalancer.rounds import EvictionAnswer, RebalanceLoop, StatusDeleted
-from secondary_scheduler.rebalancer.status import Mode, RoundReport, status_document
+from secondary_scheduler.rebalancer.status import Mode, RoundReport, rebalance_status
 from secondary_scheduler.rebalancing import (
     MOVABLE_PODS,
     WORKLOADS,
@@ -140,7 +142,7 @@ class FakeWorld:
         if self.unwritable:
             return self.unwritable
         self.saved = encode_memory(memory)
-        self.status = status_document(report, memory.history)
+        self.status = msgspec.json.decode(msgspec.json.encode(rebalance_status(report, memory.history)))
         return ""
 
     def announce_move(self, move: PlannedMove, pod: PodInfo) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import IO, Any
+from typing import IO
+
+from msgspec import UNSET, Struct, UnsetType, field
 
 from scheduler.answers import API_VERSION
 from scheduler.config import REBALANCED_RESOURCES
 from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.output import FullOutputFormat, aligned, counted, document_text, fitted
+from secondary_scheduler.rebalancestatus import StoppedBy, Workload
 from secondary_scheduler.rebalancing import NodeChange, PlannedMove, PlanSummary, RebalancePlan, unevenness
 
-KIND = "RebalancePlan"
 _MIB = 1 << 20
 _MAX_OVERLOADED = 3
 
@@ -29,82 +31,165 @@ def write(plan: RebalancePlan, out: IO[bytes], form: FullOutputFormat, *, severa
 
 # For programs ---------------------------------------------------------------------------------------------------------
 
+Figures = Mapping[str, float | None]
+"""By resource; None where it was not measured."""
 
-def document(plan: RebalancePlan) -> dict[str, Any]:
-    """Return everything as data that is ready for JSON; what was not measured is null."""
-    return {
-        "apiVersion": API_VERSION,
-        "kind": KIND,
-        "rounds": plan.rounds,
-        "before": _summary(plan.before),
-        "after": _summary(plan.after),
-        "moves": [_move(move) for move in plan.moves],
-        "stopped": [
-            {"reason": refusal.reason.value, "rule": refusal.reason.rule, "message": printable(refusal.message)}
-            for refusal in plan.stopped
+
+class LoadSummary(Struct, frozen=True, rename="camel"):
+    """The nodes before or after the plan; loads and thresholds in percent.
+
+    Attributes:
+        with_room: how many nodes may take pods.
+    """
+
+    thresholds: Figures
+    target_thresholds: Figures
+    spread: Figures
+    overloaded: tuple[str, ...]
+    with_room: int
+
+
+class LoadChange(Struct, frozen=True):
+    """A node's load in percent."""
+
+    before: Figures
+    after: Figures
+
+
+class ChangedNode(Struct, frozen=True):
+    """A node that a move changes."""
+
+    node: str
+    load: LoadChange
+
+
+class Gain(Struct, frozen=True, rename="camel"):
+    """The points that a move gains; `refused_by` is the plugin whose filter refuses the pod's own node."""
+
+    total: int
+    minimum: int
+    attainable: int
+    plugins: Mapping[str, int]
+    refused_by: str | UnsetType = UNSET
+
+
+class PodShare(Struct, frozen=True, rename="camel"):
+    """What the pod is taken to add to its node; `assumed` names the resources without a measurement."""
+
+    source: str
+    cpu_millicores: int
+    memory_bytes: int
+    assumed: list[str]
+
+
+class Move(
+    Struct,
+    frozen=True,
+    rename="camel",
+):
+    """A pod to evict, and the node that the scheduler would choose."""
+
+    round: int
+    pod: str
+    uid: str
+    workload: Workload
+    source: ChangedNode = field(name="from")
+    target: ChangedNode = field(name="to")
+    equally_good_nodes: int
+    gain: Gain
+    share: PodShare
+    forbids_next: str
+
+
+class StayingPod(Struct, frozen=True):
+    """An example of a pod that stays."""
+
+    pod: str
+    detail: str
+
+
+class NotMoved(Struct, frozen=True):
+    """The pods that one rule lets stay."""
+
+    reason: str
+    rule: int
+    message: str
+    pods: int
+    examples: list[StayingPod]
+
+
+class RebalancePlanDocument(Struct, frozen=True, kw_only=True, rename="camel", tag_field="kind", tag="RebalancePlan"):
+    """The plan as a whole."""
+
+    api_version: str = API_VERSION
+    rounds: int
+    before: LoadSummary | None
+    after: LoadSummary | None
+    moves: list[Move]
+    stopped: list[StoppedBy]
+    pods: int
+    not_moved: list[NotMoved]
+    assumptions: list[str]
+
+
+def document(plan: RebalancePlan) -> RebalancePlanDocument:
+    """Return everything that a program may want to know; names from the cluster as plain text."""
+    return RebalancePlanDocument(
+        rounds=plan.rounds,
+        before=_summary(plan.before),
+        after=_summary(plan.after),
+        moves=[_move(move) for move in plan.moves],
+        stopped=[
+            StoppedBy(refusal.reason.value, refusal.reason.rule, printable(refusal.message)) for refusal in plan.stopped
         ],
-        "pods": plan.pods,
-        "notMoved": [
-            {
-                "reason": reason.value,
-                "rule": reason.rule,
-                "message": reason.words,
-                "pods": count,
-                "examples": [
-                    {"pod": printable(pod), "detail": printable(detail)} for pod, detail in plan.stays[reason].examples
-                ],
-            }
+        pods=plan.pods,
+        not_moved=[
+            NotMoved(
+                reason.value,
+                reason.rule,
+                reason.words,
+                count,
+                [StayingPod(printable(pod), printable(detail)) for pod, detail in plan.stays[reason].examples],
+            )
             for reason, count in plan.counts.most_common()
         ],
-        "assumptions": [printable(text) for text in plan.assumptions],
-    }
+        assumptions=[printable(text) for text in plan.assumptions],
+    )
 
 
-def _summary(summary: PlanSummary | None) -> dict[str, Any] | None:
+def _summary(summary: PlanSummary | None) -> LoadSummary | None:
     if summary is None:
         return None
-    return {
-        "thresholds": _figures(summary.limits.low),
-        "targetThresholds": _figures(summary.limits.high),
-        "spread": _figures(summary.spread),
-        "overloaded": list(summary.overloaded),
-        "withRoom": summary.with_room,
-    }
+    return LoadSummary(
+        _figures(summary.limits.low),
+        _figures(summary.limits.high),
+        _figures(summary.spread),
+        tuple(summary.overloaded),
+        summary.with_room,
+    )
 
 
-def _move(move: PlannedMove) -> dict[str, Any]:
-    kind, namespace, name = move.workload
-    gain = move.gain
-    return {
-        "round": move.round,
-        "pod": move.pod,
-        "uid": move.uid,
-        "workload": {"kind": kind, "namespace": namespace, "name": name},
-        "from": _node(move.source),
-        "to": _node(move.target),
-        "equallyGoodNodes": move.equally_good,
-        "gain": {
-            "total": gain.total,
-            "minimum": move.minimum_gain,
-            "attainable": gain.attainable,
-            "plugins": dict(gain.plugins),
-            **({"refusedBy": gain.refused_by} if gain.refused_by else {}),
-        },
-        "share": {
-            "source": move.share.source,
-            "cpuMillicores": round(move.share.cpu),
-            "memoryBytes": round(move.share.memory),
-            "assumed": sorted(move.share.assumed),
-        },
-        "forbidsNext": printable(move.forbids_next),
-    }
+def _move(move: PlannedMove) -> Move:
+    gain, share = move.gain, move.share
+    return Move(
+        round=move.round,
+        pod=move.pod,
+        uid=move.uid,
+        workload=Workload(*move.workload),
+        source=_node(move.source),
+        target=_node(move.target),
+        equally_good_nodes=move.equally_good,
+        gain=Gain(gain.total, move.minimum_gain, gain.attainable, gain.plugins, gain.refused_by or UNSET),
+        share=PodShare(share.source, round(share.cpu), round(share.memory), sorted(share.assumed)),
+        forbids_next=printable(move.forbids_next),
+    )
 
 
-def _node(change: NodeChange) -> dict[str, Any]:
-    return {"node": change.name, "load": {"before": _figures(change.before), "after": _figures(change.after)}}
+def _node(change: NodeChange) -> ChangedNode:
+    return ChangedNode(change.name, LoadChange(_figures(change.before), _figures(change.after)))
 
 
-def _figures(values: Mapping[str, float]) -> dict[str, float | None]:
+def _figures(values: Mapping[str, float]) -> Figures:
     return {name: round(value, 3) if math.isfinite(value) else None for name, value in values.items()}
 
 

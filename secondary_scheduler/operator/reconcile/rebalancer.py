@@ -3,7 +3,6 @@
 Nothing here concerns the scheduler: whatever is wrong with a rebalancer is in conditions of its own.
 """
 
-import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,14 +28,10 @@ from secondary_scheduler.operator.reconcile.model import (
 from secondary_scheduler.operator.reconcile.objects import new_object, writes
 from secondary_scheduler.operator.reconcile.rollout import RolloutDecision
 from secondary_scheduler.operator.reconcile.workload import assess_rollout, pod_problem_text, pods_of
+from secondary_scheduler.rebalancestatus import REBALANCING, STATUS_KEY, ReportedStatus, read_status
 
 READY = "RebalancerReady"
-REBALANCING = "Rebalancing"
-"""As the rebalancer's own status has it."""
 POLICY_KINDS = ("ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy")
-_STATUS_KEY = "status.json"
-_MAX_STATUS = 1 << 20
-"""Characters of a ConfigMap's value, which others may have written."""
 _MAX_TEXT = 1024
 PASSING_REASONS = frozenset({"Starting", "WaitingForScheduler", "HandingOver", "Removing"})
 """Of the condition when it is not ready and nothing is wrong."""
@@ -283,7 +278,7 @@ def _report(
 ) -> RebalancerReport:
     own = _own_status(observed)
     condition = _ready(observed, rebalance, pending=pending)
-    status = _status(observed, rebalance, rebalance.hash if condition.status else "", str(own.get("effectiveMode", "")))
+    status = _status(observed, rebalance, rebalance.hash if condition.status else "", own.mode_in_effect)
     return RebalancerReport((condition, _rebalancing(own)), status)
 
 
@@ -315,22 +310,15 @@ def _ready(observed: Observed, rebalance: RebalancerSpec, *, pending: bool) -> C
     return Condition(READY, False, "Starting", f"Deployment {name} is not complete yet")
 
 
-def _own_status(observed: Observed) -> Json:
-    """What the rebalancer says of itself; empty if it says nothing that can be read."""
+def _own_status(observed: Observed) -> ReportedStatus:
+    """What the rebalancer says of itself."""
     live = observed.get("ConfigMap", observed.names.rebalancer)
-    text = str(((live or {}).get("data") or {}).get(_STATUS_KEY) or "")
-    try:
-        own = json.loads(text) if 0 < len(text) <= _MAX_STATUS else {}
-    except (ValueError, RecursionError):
-        own = {}
-    return own if isinstance(own, dict) else {}
+    return read_status(str(((live or {}).get("data") or {}).get(STATUS_KEY) or ""))
 
 
-def _rebalancing(own: Json) -> Condition:
-    conditions = own.get("conditions")
-    for condition in conditions if isinstance(conditions, list) else []:
-        if isinstance(condition, dict) and condition.get("type") == REBALANCING:
-            status = {"True": True, "False": False}.get(str(condition.get("status")))
-            reason, message = (str(condition.get(key) or "") for key in ("reason", "message"))
-            return Condition(REBALANCING, status, reason[:_MAX_TEXT] or "NotReported", message[:_MAX_TEXT])
-    return Condition(REBALANCING, None, "NotReported", "The rebalancer has not reported yet")
+def _rebalancing(own: ReportedStatus) -> Condition:
+    reported = own.condition
+    if reported is None:
+        return Condition(REBALANCING, None, "NotReported", "The rebalancer has not reported yet")
+    status = {"True": True, "False": False}.get(reported.status)
+    return Condition(REBALANCING, status, reported.reason[:_MAX_TEXT] or "NotReported", reported.message[:_MAX_TEXT])

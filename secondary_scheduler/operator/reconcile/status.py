@@ -11,11 +11,11 @@ from secondary_scheduler.operator.reconcile.model import Condition, EventDraft, 
 from secondary_scheduler.operator.reconcile.rebalancer import (
     PASSING_REASONS,
     READY as REBALANCER_READY,
-    REBALANCING,
     RebalancerReport,
 )
 from secondary_scheduler.operator.reconcile.rollout import RolloutDecision
 from secondary_scheduler.operator.reconcile.workload import Rollout, lease_annotations
+from secondary_scheduler.rebalancestatus import REBALANCING
 
 AVAILABLE = "Available"
 PROGRESSING = "Progressing"

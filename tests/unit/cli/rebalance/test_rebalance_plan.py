@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.rebalancing import NOW, Object, PageModel, metrics, one_hot_node
+from tests.support.rebalancing import NOW, Object, Scene, metrics, one_hot_node
 from tests.support.simulating import LOAD_AWARE, Result, load, run
 
 
@@ -25,14 +25,14 @@ class Planner:
         path.write_text(content)
         return path
 
-    def plan(self, page_model: PageModel, *arguments: str | Path) -> Result:
-        items = {"apiVersion": "v1", "kind": "List", "items": page_model.objects}
-        measured = self.write("load.json", load(dict(page_model.cpu), end=NOW, timestamp=NOW))
+    def plan(self, scene: Scene, *arguments: str | Path) -> Result:
+        items = {"apiVersion": "v1", "kind": "List", "items": scene.objects}
+        measured = self.write("load.json", load(dict(scene.cpu), end=NOW, timestamp=NOW))
         snapshot = self.write("snapshot.json", json.dumps(items))
         return run("rebalance", "plan", "--config", self.config, "--snapshot", snapshot, "--load", measured, *arguments)
 
-    def document(self, page_model: PageModel, *arguments: str | Path) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads(self.plan(page_model, "-o", "json", *arguments).out)
+    def document(self, scene: Scene, *arguments: str | Path) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self.plan(scene, "-o", "json", *arguments).out)
         return document
 
 
@@ -42,8 +42,8 @@ def planner(tmp_path: Path) -> Planner:
 
 
 def test_a_move_is_exit_code_3_and_says_everything_about_itself(planner: Planner) -> None:
-    page_model = one_hot_node().with_objects(metrics("hot-0", cpu="1200m"))
-    done = planner.plan(page_model, "-o", "json")
+    scene = one_hot_node().with_objects(metrics("hot-0", cpu="1200m"))
+    done = planner.plan(scene, "-o", "json")
     assert done.code == 3
     document = json.loads(done.out)
     assert (document["apiVersion"], document["kind"]) == ("secondary-scheduler.io/v1", "RebalancePlan")
@@ -93,8 +93,8 @@ def test_why_nothing_is_moved_is_in_the_table(planner: Planner) -> None:
 
 
 def test_yaml_says_the_same_as_json(planner: Planner) -> None:
-    page_model = one_hot_node()
-    assert yaml.safe_load(planner.plan(page_model, "-o", "yaml").out) == planner.document(page_model)
+    scene = one_hot_node()
+    assert yaml.safe_load(planner.plan(scene, "-o", "yaml").out) == planner.document(scene)
 
 
 def test_settings_come_from_a_file(planner: Planner) -> None:
