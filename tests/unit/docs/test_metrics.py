@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from scheduler.observe.metrics import OperatorMetrics as SchedulerMetrics
+from scheduler.observe.metrics import Metrics as SchedulerMetrics
 from scheduler.observe.series import CounterFamily, Histograms
 from secondary_scheduler.operator.metrics import OperatorMetrics as OperatorMetrics
 from secondary_scheduler.rebalancer.metrics import RebalancerMetrics

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.scenes import snapshot_items
+from tests.support.pagemodels import snapshot_items
 
 from tests.support.simulating import CONFIGURATION, Result, node, pod, run
 
