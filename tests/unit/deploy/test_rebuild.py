@@ -45,6 +45,12 @@ def test_the_audit_asks_about_every_lock_and_leaves_out_what_a_statement_covers(
     )
 
 
+def test_the_audit_is_that_of_the_examples_but_for_the_statements() -> None:
+    examples = yaml.safe_load((ROOT / "examples/ci/github-actions.yaml").read_text())["jobs"]["audit"]["steps"]
+    (tested,) = [step["run"] for step in examples if step.get("name") == "Audit the locked packages"]
+    assert script("audit", "Audit the locked packages").splitlines()[-1] == f".venv/bin/{tested} $ignored"
+
+
 def test_a_vex_document_that_cannot_be_read_fails_the_audit(runner: Runner) -> None:
     runner.stand_in("python", "exit 1")
     runner.stand_in("pip-audit")
