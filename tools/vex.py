@@ -71,7 +71,7 @@ def read(file: Path) -> Document:
     return document
 
 
-def statement(
+def statement_about(
     advisory: str, package: str, status: str, justification: str, note: str, versions: dict[str, str]
 ) -> Document:
     """A statement about the locked version of a package. Raises VexError with what is missing."""
@@ -87,21 +87,26 @@ def statement(
         "@id": f"pkg:pypi/secondary-scheduler@{version()}",
         "subcomponents": [{"@id": f"pkg:pypi/{package}@{versions[package]}"}],
     }
-    made: Document = {"vulnerability": {"name": advisory}, "products": [product], "status": status, "timestamp": _now()}
+    statement: Document = {
+        "vulnerability": {"name": advisory},
+        "products": [product],
+        "status": status,
+        "timestamp": _now(),
+    }
     if justification:
-        made["justification"] = justification
+        statement["justification"] = justification
     if note:
-        made["action_statement" if status == "affected" else "status_notes"] = note
-    return made
+        statement["action_statement" if status == "affected" else "status_notes"] = note
+    return statement
 
 
-def add(document: Document, made: Document) -> Document:
+def add(document: Document, statement: Document) -> Document:
     """The document with a statement, which takes the place of one about the same advisory and package."""
-    kept = [each for each in document["statements"] if _about(each)[:2] != _about(made)[:2]]
+    kept = [each for each in document["statements"] if _about(each)[:2] != _about(statement)[:2]]
     return document | {
         "timestamp": _now(),
         "version": document["version"] + 1,
-        "statements": sorted([*kept, made], key=lambda each: _about(each)[:2]),
+        "statements": sorted([*kept, statement], key=lambda each: _about(each)[:2]),
     }
 
 
@@ -113,12 +118,12 @@ def ignored(document: Document, versions: dict[str, str]) -> Iterator[str]:
             yield advisory
 
 
-def _about(made: Document) -> tuple[str, str, str, str]:
+def _about(statement: Document) -> tuple[str, str, str, str]:
     """Advisory, package, its version, and status."""
-    (product,) = made["products"]
+    (product,) = statement["products"]
     (part,) = product["subcomponents"]
     match = re.fullmatch(r"pkg:pypi/([^@/]+)@([^@/]+)", part["@id"])
-    advisory, status = made["vulnerability"]["name"], made["status"]
+    advisory, status = statement["vulnerability"]["name"], statement["status"]
     if match is None or status not in STATUSES or not _ADVISORY.fullmatch(advisory):
         raise ValueError(f"statement about {advisory!r}")
     return advisory, match[1], match[2], status
@@ -146,10 +151,10 @@ def main(argv: Sequence[str]) -> int:
         if options.command == "ignored":
             print(" ".join(f"--ignore-vuln {advisory}" for advisory in ignored(document, versions)))
             return 0
-        made = statement(
+        statement = statement_about(
             options.advisory, options.package, options.status, options.justification, options.note, versions
         )
-        options.file.write_text(json.dumps(add(document, made), indent=1) + "\n", encoding="utf-8")
+        options.file.write_text(json.dumps(add(document, statement), indent=1) + "\n", encoding="utf-8")
     except VexError as failure:
         print(f"vex: {failure}", file=sys.stderr)
         return 1

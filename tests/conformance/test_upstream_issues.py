@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -41,24 +43,24 @@ def cases() -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def minor(request: pytest.FixtureRequest) -> str:
-    """A minor whose kube-scheduler has been built."""
-    minor = str(request.param)
-    if minor != releases.DEFAULT:
-        built_or_skip(minor, "kube-scheduler")
-    return minor
+def plane_of() -> Iterator[Callable[[str], ControlPlane]]:
+    """Gives an API server for a minor, with its kube-scheduler as the default one; one at a time: cases are sorted."""
+    with contextlib.ExitStack() as stack:
 
+        @functools.lru_cache(maxsize=1)
+        def start(minor: str) -> ControlPlane:
+            stack.close()
+            return stack.enter_context(control_plane_running(minor))
 
-@pytest.fixture(scope="module")
-def plane(minor: str) -> Iterator[ControlPlane]:
-    """An API server for that minor, with its kube-scheduler as the default one."""
-    with control_plane_running(minor) as running:
-        yield running
+        yield start
 
 
 @pytest.fixture
-def reader(plane: ControlPlane, minor: str, tmp_path: Path) -> Iterator[Shell]:
+def reader(plane_of: Callable[[str], ControlPlane], minor: str, tmp_path: Path) -> Iterator[Shell]:
     """A shell in what looks like a clone of scheduler-plugins after `make build`, with kube-scheduler on PATH."""
+    if minor != releases.DEFAULT:
+        built_or_skip(minor, "kube-scheduler")
+    plane = plane_of(minor)
     clone, on_path = tmp_path / "clone", tmp_path / "bin"
     kube_scheduler = binaries.ensure(["kube-scheduler"], SilentReporter(), minor)["kube-scheduler"]
     for directory, binary in ((on_path, kube_scheduler), (clone / "bin", binary_of_peer())):
@@ -81,7 +83,7 @@ def reader(plane: ControlPlane, minor: str, tmp_path: Path) -> Iterator[Shell]:
     shell.run("kubectl delete --force --wait=false --ignore-not-found -f objects.yaml")
 
 
-@pytest.mark.parametrize(("minor", "title"), cases(), indirect=["minor"], scope="module")
+@pytest.mark.parametrize(("minor", "title"), cases(), ids=anchor)
 def test_the_commands_of_an_issue_show_the_fault(reader: Shell, title: str) -> None:
     blocks = followed("upstream", f"{UPSTREAM_ISSUES}#{anchor(title)}")
     assert sum(block.commands for block in blocks) > 1

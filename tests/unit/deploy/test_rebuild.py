@@ -119,6 +119,6 @@ def test_a_registry_that_refuses_ends_the_push(runner: Runner) -> None:
 def test_what_the_workflow_takes_is_in_the_page() -> None:
     text = (ROOT / ".github/workflows/rebuild.yaml").read_text()
     page = (ROOT / "docs/supply-chain.md").read_text()
-    taken = set(re.findall(r"(?:vars|secrets)\.(\w+)", text))
+    variables = set(re.findall(r"(?:vars|secrets)\.(\w+)", text))
     rows = set(re.findall(r"`([A-Z_]+)`", page.partition("| variable or secret")[2].partition("\n\n")[0]))
-    assert taken == rows
+    assert variables == rows

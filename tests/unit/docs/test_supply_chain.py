@@ -61,11 +61,11 @@ def name(file: Path) -> str:
 def test_each_row_names_a_test_that_exists() -> None:
     rows = re.findall(r"^\| ([A-Z][\w-]+) \| (.+) \| (.+) \|$", PAGE.partition("## OpenSSF Scorecard")[2], re.MULTILINE)
     assert len(rows) == 11
-    here = Path(__file__).read_text(encoding="utf-8")
+    tests = Path(__file__).read_text(encoding="utf-8")
     for check, _, held in rows:
         for span in re.findall(r"`([^`]+)`", held):
             if span.endswith("…"):
-                assert f"def {span.removesuffix('…')}" in here, f"{check}: {span}"
+                assert f"def {span.removesuffix('…')}" in tests, f"{check}: {span}"
             else:
                 assert (CHECKOUT / span).exists(), f"{check}: {span}"
 
@@ -218,9 +218,9 @@ def addresses(value: Any) -> Iterator[str]:
 
 
 def test_the_addresses_of_security_insights_lead_to_files_and_headings() -> None:
-    found = list(addresses(INSIGHTS))
-    assert len(found) > 12
-    for address in found:
+    named = list(addresses(INSIGHTS))
+    assert len(named) > 12
+    for address in named:
         assert address.startswith(PUBLISHED)
         path, _, fragment = address.removeprefix(f"{PUBLISHED}/blob/main/").partition("#")
         if address == PUBLISHED:
@@ -250,7 +250,7 @@ def test_the_history_has_the_authors_that_governance_says() -> None:
 
 
 def test_who_maintains_is_said_alike() -> None:
-    (account,) = re.findall(r'a shared account called "(\w+)"', GOVERNANCE)
+    (account,) = re.findall(r'an account called "(\w+)"', GOVERNANCE)
     for people in (insight("project.administrators"), insight("repository.core-team")):
         assert [person["name"] for person in people] == [account]
     assert all(author.endswith(account) for author in history("%an"))

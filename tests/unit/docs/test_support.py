@@ -49,7 +49,7 @@ def test_what_the_code_calls_deprecated_has_a_row() -> None:
         for file in modules
         if calls_something_deprecated(file.read_text(encoding="utf-8"))
     }
-    assert calling == {span for _, _, where, _ in rows() for span in re.findall(r"`([^`]+)`", where)}
+    assert calling == {span for _, _, module, _ in rows() for span in re.findall(r"`([^`]+)`", module)}
 
 
 @pytest.mark.parametrize(
