@@ -24,6 +24,7 @@ INSTALL = f"{GUIDES}/install-on-kubernetes.md"
 HELM = f"{GUIDES}/helm-and-argo-cd.md"
 TUTORIAL = "docs/tutorial.md"
 FROM_0_1 = f"{GUIDES}/upgrade-from-0.1.md"
+UPSTREAM_ISSUES = "docs/upstream-issues.md"
 
 JOURNEYS: dict[str, tuple[str, ...]] = {
     "openshift": (
@@ -67,6 +68,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
     "from-0.1": (f"{FROM_0_1}#the-update", f"{FROM_0_1}#back-to-010"),
     "plugin": (f"{GUIDES}/write-an-out-of-tree-plugin.md#3-try-it-on-the-local-cluster",),
     "checkout": ("docs/benchmarks.md#in-seconds",),
+    "upstream": (UPSTREAM_ISSUES,),
     "files": (
         "docs/configuration.md",
         "docs/simulate.md",
@@ -79,8 +81,8 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
 
 Those on a cluster are run by tests/e2e/test_guides.py, `tutorial` by tests/e2e/test_tutorial.py, `from-0.1` by
 tests/e2e/test_upgrade_from_0_1.py, `plugin` by
-tests/integration/scheduler/test_plugin_on_a_cluster.py, `files` and `checkout` by
-tests/unit/docs/test_pages_without_a_cluster.py.
+tests/integration/scheduler/test_plugin_on_a_cluster.py, `upstream` by tests/conformance/test_upstream_issues.py,
+`files` and `checkout` by tests/unit/docs/test_pages_without_a_cluster.py.
 """
 _FENCE = re.compile(r"( *)```(.*)")
 _FILE = re.compile(r"# (\S+\.yaml)")

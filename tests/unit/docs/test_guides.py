@@ -26,12 +26,12 @@ from tests.support.pages import CHECKOUT, GUIDES, INDEX, File, Step, anchor, blo
 TYPED = [page for page in pages() if inventory(page).commands]
 PROGRAMS = {
     *("pulumi", "kubectl", "secondary-scheduler", "kube-scheduler", "git", "jq", "oc", "podman", "docker", "make"),
-    *("helm", "cosign"),
+    *("helm", "cosign", "openssl", "bin/kube-scheduler"),
     *("python", "python3", ".venv/bin/pip", ".venv/bin/python", "~/secondary-scheduler-cli/bin/pip"),
 }
 SHELL = {
     *("cd", "cp", "diff", "rm", "export", "for", "do", "done", "until", "grep", "sleep", "wc", "sed", "sh"),
-    *("cat", "echo", "kill", "tar", "source", "eval", "test"),
+    *("cat", "echo", "kill", "tar", "source", "eval", "test", "timeout"),
 }
 _LINK = re.compile(r"\[[^]]*\]\(([^)#\s]*)(#[^)\s]*)?\)")
 _ASSIGNMENT = re.compile(r"[A-Z_]+=.*")
