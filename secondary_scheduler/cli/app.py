@@ -28,6 +28,7 @@ COMMANDS = {
     "validate": "secondary_scheduler.cli.validate",
     "convert": "secondary_scheduler.cli.convert",
     "preflight": "secondary_scheduler.cli.preflight",
+    "selftest": "secondary_scheduler.cli.selftest.command",
     "render": "secondary_scheduler.cli.render.command",
     "status": "secondary_scheduler.cli.status.command",
     "top": "secondary_scheduler.cli.top.command",

@@ -43,6 +43,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
         "docs/load.md",
         "docs/simulate.md",
         "docs/plan.md",
+        "docs/selftest.md",
         "docs/image.md",
         "docs/policy.md",
         "docs/fleet.md",

@@ -23,13 +23,13 @@ from scheduler.kube.primitives import QuantityError, TimestampError, epoch_secon
 from scheduler.load import window_seconds
 from secondary_scheduler.cli.configurations import chosen_configuration, conditions_of, selection_of
 from secondary_scheduler.cli.errors import InputError
+from secondary_scheduler.cli.liveobjects import live_objects
 from secondary_scheduler.cli.loadoptions import add_load
 from secondary_scheduler.cli.output import say
 from secondary_scheduler.cli.rebalance import output as forms
 from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceOptions
 from secondary_scheduler.cli.snapshotfile import cluster_to_read
 from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
-from secondary_scheduler.clustersnapshot.reading import read_snapshot
 from secondary_scheduler.clusterstatus.installations import (
     CallerLimits,
     Installations,
@@ -56,9 +56,8 @@ from secondary_scheduler.rebalancing import (
     scheduler_health,
     usage_of,
 )
-from secondary_scheduler.simulation.documents import Entry
 from secondary_scheduler.simulation.objects import NamedObject, RecordedObjects, read_recorded
-from secondary_scheduler.simulation.report import InputReport, ObjectPlace, with_field
+from secondary_scheduler.simulation.report import InputReport, with_field
 from secondary_scheduler.simulation.settingup import ReadyCluster, load_sources, set_up
 
 
@@ -103,15 +102,8 @@ def _settings(file: Path | None) -> RebalanceSettings:
 
 
 def _live_objects(live: LiveSource, report: InputReport) -> RecordedObjects:
-    """Return the objects of a cluster as a snapshot of this moment, without its load."""
     with cluster_to_read(live.kubeconfig, live.context) as connection:
-        documents = read_snapshot(connection, report.warn)
-    objects = RecordedObjects(report)
-    objects.add(
-        Entry(ObjectPlace(connection.server, number), document.api_version, document.kind, document.data)
-        for number, document in enumerate(documents, 1)
-    )
-    return objects
+        return live_objects(connection, report)
 
 
 def _add_live_load(

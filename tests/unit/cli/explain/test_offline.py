@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.pagemodels import snapshot_items
 
+from tests.support.pagemodels import snapshot_items
 from tests.support.simulating import CONFIGURATION, Result, node, pod, run
 
 

@@ -1,0 +1,1 @@
+"""`secondary-scheduler selftest`: tries a second instance of the scheduler on the reader's own cluster."""

@@ -1,0 +1,278 @@
+"""A run of the self-test: what it will make, the steps, and the removal of all it made."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import typer
+
+from scheduler import __version__
+from scheduler.config import load_configuration
+from scheduler.kube.client import ClientConfig, KubeError
+from scheduler.kube.primitives import format_seconds
+from secondary_scheduler.cli.errors import CommandError, ExitCode, explained, printable, refusal
+from secondary_scheduler.cli.liveobjects import live_objects
+from secondary_scheduler.cli.selftest.instances import cluster_roles_beside_ours, instances_of
+from secondary_scheduler.cli.selftest.loadsource import LoadSource
+from secondary_scheduler.cli.selftest.objects import (
+    LEASE,
+    ClusterKind,
+    Names,
+    OwnCluster,
+    Right,
+    needed_rights,
+    scaffold,
+)
+from secondary_scheduler.cli.selftest.report import SelfTestReport
+from secondary_scheduler.cli.selftest.steps import DEFAULT_SCHEDULER, STEPS, WITH_ROOM, Bench, find_usable, results
+from secondary_scheduler.clusterstatus.listing import read_object
+from secondary_scheduler.kubeobjects import KubeObject
+from secondary_scheduler.simulation.cluster import PodSelection
+from secondary_scheduler.simulation.report import InputReport
+from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, set_up
+
+_API_VERSION = "kubescheduler.config.k8s.io/v1"
+_GROUPS = ("scheduling.x-k8s.io/v1alpha1", "podgroups")
+_ALL = [{"name": "*"}]
+_MINUTES = 4
+"""That a run takes on an idle cluster; 15 at most, as each step has its limit."""
+
+
+class SelfTestOptions(NamedTuple):
+    """What a run is to do.
+
+    Attributes:
+        image: of a Deployment; "" for processes on this machine.
+        pull_policy: of that image.
+        program: a Go scheduler's binary to run instead of our own process.
+        pod_image: of the pods that are placed; it is never pulled.
+        tolerated: keys of taints that these pods tolerate.
+    """
+
+    image: str
+    pull_policy: str
+    program: Path | None
+    pod_image: str
+    tolerated: Sequence[str]
+
+
+class PreparedRun:
+    """A run about which everything is known, and of which nothing is made yet.
+
+    Attributes:
+        leftovers: what earlier runs left in the cluster.
+    """
+
+    def __init__(self, config: ClientConfig, options: SelfTestOptions) -> None:
+        """Read the cluster.
+
+        Raises:
+            CommandError: it does not answer, or does not let us list nodes and pods.
+        """
+        self._config, self._options = config, options
+        self._names = Names(secrets.token_hex(3))
+        self._cluster = OwnCluster(config, self._names)
+        try:
+            self._version = str(read_object(self._cluster.connection.get("/version"), "/version").get("gitVersion", ""))
+            self._before = _read(config)
+            self._made = scaffold(self._names, cluster_roles_beside_ours(options.image, options.program))
+            self._missing = self._cluster.missing(list(self._rights()))
+            self._has_gangs = self._cluster.serves(*_GROUPS)
+            self.leftovers = self._cluster.leftovers() if not self._unable else []
+        except KubeError as error:
+            raise refusal(error, config.server) from error
+
+    def _rights(self) -> Iterator[Right]:
+        yield from needed_rights(self._made)
+        if self._options.image:
+            yield from (Right("create", "", "configmaps"), Right("create", "apps", "deployments"))
+        yield from (Right(verb, "scheduling.x-k8s.io", "podgroups") for verb in ("create", "delete"))
+
+    @property
+    def _may_preempt(self) -> bool:
+        return all(right.resource != "priorityclasses" for right in self._missing)
+
+    @property
+    def _may_gang(self) -> bool:
+        return self._has_gangs and all(right.resource != "podgroups" for right in self._missing)
+
+    @property
+    def _unable(self) -> str:
+        needed = [str(right) for right in self._missing if right.resource not in ("priorityclasses", "podgroups")]
+        if needed:
+            return f"this user may not {', '.join(needed)}"
+        return "" if self._usable else f"there is no node {WITH_ROOM}"
+
+    @property
+    def _usable(self) -> list[str]:
+        return find_usable(self._before, self._options.tolerated)
+
+    def announcement(self) -> Iterator[str]:
+        """Yield what the run will do and make, for whoever has to agree."""
+        nodes = len(self._usable)
+        yield f"cluster: {self._config.server}, Kubernetes {self._version}; nodes with room for the steps: {nodes}"
+        yield f"time: about {_MINUTES} minutes, 15 at most"
+        for kind, name in self.leftovers:
+            yield f"removes what an earlier run left: {kind.kind} {name}"
+        if self._unable:
+            yield f"makes nothing, as {self._unable}"
+            return
+        for item in self._shown():
+            namespace = item["metadata"].get("namespace")
+            yield f"makes and removes {item['kind']} {f'{namespace}/' if namespace else ''}{item['metadata']['name']}"
+        yield f"makes and removes pods and PodGroups in namespace {self._names.namespace}"
+        if self._options.image:
+            yield f"runs image {self._options.image} in a Deployment of two replicas there"
+        else:
+            program = self._options.program or "the scheduler of this program"
+            yield f"runs {program} twice on this machine, as that ServiceAccount"
+        yield "grants that ServiceAccount what an installation grants a scheduler: to read nodes and pods, and to bind"
+
+    def _shown(self) -> list[KubeObject]:
+        return [item for item in self._made if item["kind"] != "PriorityClass" or self._may_preempt]
+
+    def run(self, say: Callable[[str], None]) -> SelfTestReport:
+        """Make everything, run the steps, and remove everything, whatever happens meanwhile."""
+        begun, started = time.time(), time.monotonic()
+        stale = self._cluster.remove(self.leftovers, say)
+        source = None if self._options.image else LoadSource()
+        name = f"selftest-{self._names.run}"
+        by_load = f"{name}-by-load"
+        configuration = _configuration(name, by_load, self._names.namespace, source, has_gangs=self._may_gang)
+        instances = instances_of(
+            self._cluster, configuration, self._options.image, self._options.pull_policy, self._options.program
+        )
+        bench = Bench(
+            self._cluster,
+            instances,
+            self._before,
+            name,
+            by_load,
+            self._options.pod_image,
+            self._options.tolerated,
+            self._may_gang,
+            self._may_preempt,
+            source,
+            self._unable,
+            self._usable,
+        )
+        made: list[tuple[ClusterKind, str]] = []
+        try:
+            if not self._unable:
+                for item in self._shown():
+                    self._cluster.create(item)
+            steps = tuple(results(bench, STEPS, say))
+        except KubeError as error:
+            raise CommandError(printable(f"{self._config.server}: {explained(error)}")) from error
+        finally:
+            instances.stop()
+            if source is not None:
+                source.close()
+            if not self._unable:
+                made = [entry for entry in self._cluster.leftovers() if self._names.run in entry[1]]
+                left = self._cluster.remove(made, say)
+                for line in left:
+                    say(f"not removed: {line}")
+            self._cluster.close()
+        return SelfTestReport(
+            run=self._names.run,
+            server=self._config.server,
+            kubernetes=self._version,
+            nodes=self._before.assembly.attempts.snapshot().node_count,
+            version=__version__,
+            instances=instances.description,
+            begun=format_seconds(begun),
+            seconds=round(time.monotonic() - started, 1),
+            steps=steps,
+            left=(*stale, *(left if not self._unable else ())),
+        )
+
+
+def _read(config: ClientConfig) -> ReadyCluster:
+    """The cluster as the default profile sees it, under the name of the cluster's own scheduler."""
+    report = InputReport(lambda line: None)
+    objects = live_objects(config, report)
+    content = {
+        "apiVersion": _API_VERSION,
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": DEFAULT_SCHEDULER}],
+    }
+    configuration = load_configuration(content, source="selftest", allow_default_scheduler_name=True)
+    return set_up(
+        configuration,
+        PodSelection((DEFAULT_SCHEDULER,)),
+        objects,
+        Conditions(seed=0, now=time.time()),
+        report,
+        about_pending=False,
+    )
+
+
+def _configuration(
+    name: str, by_load: str, namespace: str, source: LoadSource | None, *, has_gangs: bool
+) -> dict[str, object]:
+    """The configuration under test: a profile with the default plugins, and one that scores by load alone."""
+    coscheduling = {"enabled": [{"name": "Coscheduling"}]}
+    gangs = {"multiPoint": coscheduling, "queueSort": {**coscheduling, "disabled": _ALL}}
+    plugins: dict[str, object] = dict(gangs) if has_gangs else {}
+    profiles: list[dict[str, object]] = [{"schedulerName": name, "plugins": plugins}]
+    if source is not None:
+        profiles.append(
+            {
+                "schedulerName": by_load,
+                "plugins": {
+                    **plugins,
+                    "score": {"enabled": [{"name": "TargetLoadPacking"}], "disabled": [{"name": "*"}]},
+                },
+                "pluginConfig": [{"name": "TargetLoadPacking", "args": {"watcherAddress": source.address}}],
+            }
+        )
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {
+            "leaderElect": True,
+            "resourceLock": "leases",
+            "resourceName": LEASE,
+            "resourceNamespace": namespace,
+        },
+        "profiles": profiles,
+    }
+
+
+def agree(prepared: PreparedRun, *, yes: bool) -> None:
+    """Say what the run will do, and ask unless it is agreed to already.
+
+    Raises:
+        CommandError: nobody agrees.
+    """
+    for line in prepared.announcement():
+        typer.echo(printable(line), err=True)
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError("nobody is here to agree: read the lines above, then add --yes", ExitCode.USAGE)
+    if not typer.confirm("Go on?", err=True):
+        raise CommandError("nothing was done")
+
+
+def write_page(report: SelfTestReport, files: Sequence[Path]) -> None:
+    """Write the report into files, in the form that their ending names: .html, .md or .json."""
+    from msgspec import json
+
+    from secondary_scheduler.cli.selftest.report import markdown, page
+
+    for file in files:
+        form = file.suffix.lower()
+        if form == ".html":
+            text = page(report)
+        elif form == ".md":
+            text = "\n".join(markdown(report)) + "\n"
+        else:
+            text = json.format(json.encode(report), indent=2).decode() + "\n"
+        file.write_text(text, encoding="utf-8")

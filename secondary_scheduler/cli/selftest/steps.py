@@ -1,0 +1,483 @@
+"""The steps of the self-test. Each makes pods of its own, and says what it saw of them."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from scheduler.core import judge_node, without_own_use
+from scheduler.framework import PodInfo
+from scheduler.kube.client import KubeError
+from scheduler.kube.model import Taint
+from secondary_scheduler.cli.errors import CommandError, explained, printable
+from secondary_scheduler.cli.selftest.instances import Instances
+from secondary_scheduler.cli.selftest.loadsource import LoadSource
+from secondary_scheduler.cli.selftest.objects import OwnCluster
+from secondary_scheduler.cli.selftest.report import Outcome, StepResult
+from secondary_scheduler.kubeobjects import KubeObject, part
+from secondary_scheduler.simulation.settingup import ReadyCluster
+
+HOST = "kubernetes.io/hostname"
+GANG_LABEL = "scheduling.x-k8s.io/pod-group"
+DEFAULT_SCHEDULER = "default-scheduler"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PAUSE_SECONDS = 0.1
+_BOUND_SECONDS = 60.0
+_WAITING_SECONDS = 5.0
+"""How long a pod that has to wait is watched."""
+_LEASE_SECONDS = 60.0
+"""Until another instance leads: a Lease of 15 s, and room for a slow cluster."""
+_ROOM_MILLICORES = 500.0
+_ROOM_PODS = 12
+WITH_ROOM = (
+    f"without taints but those of --tolerate, and with room for {_ROOM_PODS} pods and {_ROOM_MILLICORES:.0f}m CPU"
+)
+_IDLE_PERCENT, _BUSY_PERCENT = 20.0, 90.0
+_LOAD_PODS = 4
+_REFRESHED_SECONDS = 90.0
+"""Until a scheduler has asked its metric source again: upstream asks every 30 s."""
+_SPREAD_PODS = 6
+_GANG = 3
+_MAX_SHADOW_PODS = 200
+_PATIENCE_FOR_START = 120.0
+
+
+class StepSkipped(Exception):
+    """The step cannot be tried here; the text says why."""
+
+
+class StepFailed(Exception):
+    """The scheduler did not do what it should; the text says what it did."""
+
+
+@dataclass
+class Bench:
+    """What the steps work with.
+
+    Attributes:
+        before: the cluster as it was before the run, as the default profile sees it.
+        scheduler_name: of the profile with the default plugins and Coscheduling.
+        by_load: of the profile that scores by load alone.
+        pod_image: of the pods to place.
+        tolerated: keys of taints that the pods tolerate.
+        has_gangs: whether the profile has Coscheduling.
+        may_preempt: whether there are PriorityClasses of the run.
+        unable: why no scheduler can be started at all; "" where it can.
+    """
+
+    cluster: OwnCluster
+    instances: Instances
+    before: ReadyCluster
+    scheduler_name: str
+    by_load: str
+    pod_image: str
+    tolerated: Sequence[str]
+    has_gangs: bool
+    may_preempt: bool
+    source: LoadSource | None
+    unable: str = ""
+    usable: list[str] = field(default_factory=list)
+
+    def pod(
+        self,
+        name: str,
+        spec: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        *,
+        millicores: int = 1,
+        priority: str = "",
+        scheduler_name: str = "",
+    ) -> str:
+        """Create a pod that asks for almost nothing, and whose image is never pulled; returns its name."""
+        names = self.cluster.names
+        content = {
+            "schedulerName": scheduler_name or self.scheduler_name,
+            "priorityClassName": (priority or names.low) if self.may_preempt else "",
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": False,
+            "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [
+                {
+                    "name": "pause",
+                    "image": self.pod_image,
+                    "imagePullPolicy": "Never",
+                    "resources": {"requests": {"cpu": f"{millicores}m", "memory": "1Mi"}},
+                    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                }
+            ],
+            **(spec or {}),
+        }
+        content["tolerations"] = [{"key": key, "operator": "Exists"} for key in self.tolerated] + list(
+            content.get("tolerations", ())
+        )
+        self.cluster.create_here("Pod", name, {"spec": content}, labels or {})
+        return name
+
+    def nodes_of(self, names: Sequence[str]) -> dict[str, str]:
+        """The node of each of these pods; "" where it has none."""
+        pods = self.cluster.pods()
+        return {name: _node(pods[name]) if name in pods else "" for name in names}
+
+    def placed(self, names: Sequence[str], seconds: float = _BOUND_SECONDS) -> dict[str, str]:
+        """Wait until each of these pods has a node; returns the nodes.
+
+        Raises:
+            StepFailed: one has none.
+        """
+        nodes: dict[str, str] = {}
+
+        def are_placed() -> bool:
+            nodes.update(self.nodes_of(names))
+            return all(nodes.values())
+
+        if until(are_placed, seconds):
+            return nodes
+        waiting = [name for name in names if not nodes[name]]
+        raise StepFailed(f"after {seconds:.0f} s {', '.join(waiting)} has no node: {self.reason(waiting[0])}")
+
+    def stays_waiting(self, name: str) -> str:
+        """Watch that a pod gets no node; returns the reason that it is given.
+
+        Raises:
+            StepFailed: it got one.
+        """
+        if until(lambda: bool(self.nodes_of([name])[name]), _WAITING_SECONDS):
+            raise StepFailed(f"{name} was placed on {self.nodes_of([name])[name]}")
+        return self.reason(name)
+
+    def reason(self, name: str) -> str:
+        """The message of a pod's condition PodScheduled."""
+        pod = self.cluster.pods().get(name)
+        for condition in part(pod or {}, "status").get("conditions") or ():
+            if condition.get("type") == "PodScheduled" and condition.get("message"):
+                return printable(str(condition["message"]))
+        return self.instances.problem() or "no reason is given"
+
+    def some_usable(self, number: int, limit: int = 1) -> list[str]:
+        """So many nodes with room, or up to `limit` where there are.
+
+        Raises:
+            StepSkipped: there are fewer.
+        """
+        if len(self.usable) < number:
+            raise StepSkipped(f"{number} nodes are needed {WITH_ROOM}; there are {len(self.usable)}")
+        return self.usable[: max(number, limit)]
+
+
+class Step(NamedTuple):
+    """A step; `run` returns what it saw."""
+
+    name: str
+    tried: str
+    run: Callable[[Bench], list[str]]
+
+
+def until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Wait for a condition; returns whether it came true."""
+    end = time.monotonic() + seconds
+    while True:
+        if condition():
+            return True
+        if time.monotonic() >= end:
+            return False
+        time.sleep(_PAUSE_SECONDS)
+
+
+def results(bench: Bench, steps: Sequence[Step], say: Callable[[str], None]) -> Iterator[StepResult]:
+    """Run the steps in their order; where the scheduler does not start, the others that need it are skipped."""
+    unable = bench.unable
+    for step in steps:
+        begun = time.monotonic()
+        outcome: Outcome = "passed"
+        if unable and step not in INDEPENDENT:
+            yield StepResult(step.name, step.tried, "skipped", (unable,), 0.0)
+            continue
+        try:
+            seen = step.run(bench)
+        except StepSkipped as reason:
+            outcome, seen = "skipped", [str(reason)]
+        except (StepFailed, CommandError) as failure:
+            outcome, seen = "failed", [str(failure)]
+        except KubeError as error:
+            outcome, seen = "failed", [printable(explained(error))]
+        if step is START and outcome == "failed":
+            unable = "the scheduler did not start"
+        seconds = round(time.monotonic() - begun, 2)
+        say(f"{outcome:8}{step.name} ({seconds:.1f} s): {seen[0] if seen else ''}")
+        yield StepResult(step.name, step.tried, outcome, tuple(map(printable, seen)), seconds)
+
+
+def find_usable(before: ReadyCluster, tolerated: Sequence[str]) -> list[str]:
+    """Return the nodes that have room, and no taint but of these keys; those with the most free CPU first."""
+    view = before.assembly.attempts.snapshot()
+    free_cpu = view.allocatable("cpu") - view.requested("cpu")
+    free_pods = view.allowed_pods - view.pod_count
+    rows = [
+        int(row)
+        for row in view.rows
+        if not view.info(row).unschedulable
+        and not any(_keeps_off(taint, tolerated) for taint in view.info(row).taints)
+        and free_cpu[row] >= _ROOM_MILLICORES
+        and free_pods[row] >= _ROOM_PODS
+    ]
+    return [view.name(row) for row in sorted(rows, key=lambda row: (-free_cpu[row], view.name(row)))]
+
+
+def _keeps_off(taint: Taint, tolerated: Sequence[str]) -> bool:
+    return taint.effect in ("NoSchedule", "NoExecute") and taint.key not in tolerated
+
+
+def pinned(nodes: Sequence[str]) -> dict[str, Any]:
+    """A node affinity that leaves these nodes only."""
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node]} for node in nodes]
+    terms = [{"matchFields": [expression]} for expression in fields]
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    }
+
+
+def _node(pod: KubeObject) -> str:
+    return str(part(pod, "spec").get("nodeName") or "")
+
+
+def _start(bench: Bench) -> list[str]:
+    begun = time.monotonic()
+    bench.instances.start()
+    holder = _leader(bench, "", _PATIENCE_FOR_START)
+    leads = time.monotonic() - begun
+    (node,) = bench.placed([bench.pod("first")], _PATIENCE_FOR_START).values()
+    seconds = time.monotonic() - begun
+    return [f"{holder} leads after {leads:.1f} s; the first pod is on {node} {seconds:.1f} s after the start"]
+
+
+def _leader(bench: Bench, former: str, seconds: float) -> str:
+    holder = ""
+
+    def is_led() -> bool:
+        nonlocal holder
+        holder = bench.cluster.lease_holder()
+        problem = bench.instances.problem()
+        if problem and not holder:
+            raise StepFailed(problem)
+        return bool(holder) and holder != former
+
+    if not until(is_led, seconds):
+        raise StepFailed(f"nobody else holds the Lease after {seconds:.0f} s{f'; {former} did' if former else ''}")
+    return holder
+
+
+def _taints(bench: Bench) -> list[str]:
+    view = bench.before.assembly.attempts.snapshot()
+    for row in view.rows:
+        info = view.info(row)
+        taints = [taint for taint in info.taints if _keeps_off(taint, bench.tolerated)]
+        only_placing = all(taint.effect == "NoSchedule" for taint in taints)
+        if taints and only_placing and not info.unschedulable and view.allowed_pods[row] > view.pod_count[row]:
+            break
+    else:
+        raise StepSkipped("no node has taints of the effect NoSchedule only, and room; the self-test taints none")
+    kept_off = bench.stays_waiting(bench.pod("without-toleration", pinned([info.name])))
+    bench.cluster.delete("Pod", "without-toleration")
+    tolerations = [{"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in taints]
+    bench.placed([bench.pod("with-toleration", {**pinned([info.name]), "tolerations": tolerations})])
+    return [f"on {info.name}: placed with the toleration; without it: {kept_off}"]
+
+
+def _spread(bench: Bench) -> list[str]:
+    nodes = bench.some_usable(2, 3)
+    labels = {"selftest": "spread"}
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": HOST,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": labels},
+    }
+    spec = {**pinned(nodes), "topologySpreadConstraints": [constraint]}
+    placed = bench.placed([bench.pod(f"spread-{number}", spec, labels) for number in range(_SPREAD_PODS)])
+    counts = Counter(placed.values())
+    numbers = [counts[node] for node in nodes]
+    if max(numbers) - min(numbers) > 1:
+        raise StepFailed(f"pods per node differ by more than maxSkew 1: {dict(counts)}")
+    return [f"{_SPREAD_PODS} pods on {len(nodes)} nodes: {', '.join(f'{node} {counts[node]}' for node in nodes)}"]
+
+
+def _affinity(bench: Bench) -> list[str]:
+    nodes = bench.some_usable(2)
+    labels = {"selftest": "affinity"}
+    term = {"topologyKey": HOST, "labelSelector": {"matchLabels": labels}}
+    spec = pinned(nodes)
+    apart = {
+        "affinity": {**spec["affinity"], "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
+    together = {
+        "affinity": {**spec["affinity"], "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
+    first = bench.placed([bench.pod("alone", spec, labels)])["alone"]
+    placed = bench.placed([bench.pod("apart", apart), bench.pod("together", together)])
+    if placed["apart"] == first or placed["together"] != first:
+        raise StepFailed(
+            f"the first is on {first}, with affinity: {placed['together']}, with anti-affinity: {placed['apart']}"
+        )
+    return [f"with affinity to a pod on {first}: {placed['together']}; with anti-affinity: {placed['apart']}"]
+
+
+def _gang(bench: Bench) -> list[str]:
+    if not bench.has_gangs:
+        raise StepSkipped(
+            "the cluster has no PodGroups of scheduling.x-k8s.io, which Coscheduling needs, or they may not be made"
+        )
+    group = {"spec": {"minMember": _GANG, "scheduleTimeoutSeconds": 30}}
+    bench.cluster.create_here("PodGroup", "gang", group, {})
+    members = [bench.pod(f"gang-{number}", labels={GANG_LABEL: "gang"}) for number in range(_GANG - 1)]
+    reasons = [bench.stays_waiting(member) for member in members]
+    begun = time.monotonic()
+    members.append(bench.pod(f"gang-{_GANG - 1}", labels={GANG_LABEL: "gang"}))
+    bench.placed(members)
+    return [
+        f"{_GANG - 1} of {_GANG} members wait: {reasons[0]}",
+        f"with the last one all have a node after {time.monotonic() - begun:.1f} s",
+    ]
+
+
+def _load(bench: Bench) -> list[str]:
+    source = _own_source(bench)
+    nodes = bench.some_usable(2, 4)
+    seen = []
+    for idle in (nodes[-1], nodes[0]):
+        asked = source.questions
+        source.serve({node: _IDLE_PERCENT if node == idle else _BUSY_PERCENT for node in nodes})
+        if not until(lambda before=asked: source.questions >= before + 2, _REFRESHED_SECONDS):  # type: ignore[misc]
+            raise StepFailed(f"the scheduler did not ask its metric source twice within {_REFRESHED_SECONDS:.0f} s")
+        names = [
+            bench.pod(f"by-load-{idle_number(nodes, idle)}-{number}", pinned(nodes), scheduler_name=bench.by_load)
+            for number in range(_LOAD_PODS)
+        ]
+        counts = Counter(bench.placed(names).values())
+        if counts[idle] != _LOAD_PODS:
+            raise StepFailed(
+                f"{idle} uses {_IDLE_PERCENT:.0f} % of its CPU, {len(nodes) - 1} others {_BUSY_PERCENT:.0f} %; "
+                f"{_LOAD_PODS} pods went to {dict(counts)}"
+            )
+        seen.append(f"{idle} uses {_IDLE_PERCENT:.0f} % of its CPU, others {_BUSY_PERCENT:.0f} %: all pods went there")
+    return seen
+
+
+def idle_number(nodes: Sequence[str], node: str) -> int:
+    """Which of the nodes it is: a node's name may be too long for a part of a pod's."""
+    return nodes.index(node)
+
+
+def _own_source(bench: Bench) -> LoadSource:
+    if bench.source is None or not bench.instances.is_here:
+        raise StepSkipped("the self-test's metric source is on this machine, where pods of the cluster do not reach it")
+    return bench.source
+
+
+def _cut(bench: Bench) -> list[str]:
+    source = _own_source(bench)
+    nodes = bench.some_usable(1)
+    source.close()
+    begun = time.monotonic()
+    names = [bench.pod(f"without-load-{number}", pinned(nodes), scheduler_name=bench.by_load) for number in range(2)]
+    bench.placed(names)
+    return [f"without its metric source pods of the profile by load are placed after {time.monotonic() - begun:.1f} s"]
+
+
+def _preemption(bench: Bench) -> list[str]:
+    if not bench.may_preempt:
+        raise StepSkipped("this user may not create and delete PriorityClasses")
+    (node,) = bench.some_usable(1)
+    view = bench.before.assembly.attempts.snapshot()
+    row = view.row(node)
+    names = bench.cluster.names
+    # What is free now is what the victim fills: nobody else's pod is touched, whose priority is above both.
+    free = int(view.allocatable("cpu")[row] - view.requested("cpu")[row]) - _own_millicores(bench, node)
+    size = free * 2 // 3
+    if size < 50:
+        raise StepSkipped(f"{node} has only {free}m CPU free")
+    bench.placed([bench.pod("victim", pinned([node]), millicores=size)])
+    begun = time.monotonic()
+    bench.placed([bench.pod("preemptor", pinned([node]), millicores=size, priority=names.high)])
+    seconds = time.monotonic() - begun
+    if "victim" in bench.cluster.pods():
+        raise StepFailed(f"both pods of {size}m fit on {node}: nothing was preempted")
+    return [f"a pod of {size}m CPU made room for one of higher priority on {node} within {seconds:.1f} s"]
+
+
+def _own_millicores(bench: Bench, node: str) -> int:
+    own = [pod for pod in bench.cluster.pods().values() if _node(pod) == node]
+    return len(own)  # each asks for one millicore
+
+
+def _leader_killed(bench: Bench) -> list[str]:
+    holder = bench.cluster.lease_holder()
+    bench.instances.kill(holder)
+    begun = time.monotonic()
+    bench.pod("after-the-leader")
+    next_holder = _leader(bench, holder, _LEASE_SECONDS)
+    led = time.monotonic() - begun
+    bench.placed(["after-the-leader"], _PATIENCE_FOR_START)
+    gap = time.monotonic() - begun
+    return [f"{holder} was killed; {next_holder} leads after {led:.1f} s, and the next pod is placed after {gap:.1f} s"]
+
+
+def _shadow(bench: Bench) -> list[str]:
+    attempts = bench.before.assembly.attempts
+    view, runner = attempts.snapshot(), attempts.runners[DEFAULT_SCHEDULER]
+    pods = [pod for pod in attempts.state.pods() if pod.scheduler_name == DEFAULT_SCHEDULER and not _is_of_node(pod)]
+    if not pods:
+        raise StepSkipped(f"no pod of {DEFAULT_SCHEDULER} is on a node")
+    chosen = random.Random(0).sample(pods, min(len(pods), _MAX_SHADOW_PODS))
+    outcomes: Counter[str] = Counter()
+    for pod in chosen:
+        without, waiting = without_own_use(view, pod)
+        verdict = judge_node(without, waiting, runner, pod.node_name)
+        if verdict.error:
+            outcomes["not judged"] += 1
+        elif verdict.rank is None:
+            outcomes["would not fit today"] += 1
+        else:
+            outcomes["among the best" if verdict.rank == 1 else "fits, but others score better"] += 1
+    numbers = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common())
+    return [
+        f"of {len(chosen)} of {len(pods)} pods: {numbers}",
+        "judged on the cluster as it is now, which is not the one at the time of their placement",
+    ]
+
+
+def _is_of_node(pod: PodInfo) -> bool:
+    return pod.controller is not None and pod.controller.kind in ("Node", "DaemonSet")
+
+
+def _rights(bench: Bench) -> list[str]:
+    refused = bench.instances.refused()
+    if refused is None:
+        raise StepSkipped("no instance that still runs shows rest_client_requests_total in its metrics")
+    if refused:
+        rights = ", ".join(bench.instances.missing_rights())
+        raise StepFailed(f"the API server refused {refused} requests with 403{f': {rights}' if rights else ''}")
+    return ["the API server refused no request of the instances that still run (403)"]
+
+
+START = Step("start", "two instances start; one leads and places a pod", _start)
+SHADOW = Step(
+    "shadow", f"up to {_MAX_SHADOW_PODS} pods that kube-scheduler placed, judged by our default profile", _shadow
+)
+INDEPENDENT = (SHADOW,)
+STEPS = (
+    START,
+    Step("taints", "a pod without the toleration stays off a tainted node; one with it gets there", _taints),
+    Step("spread", f"{_SPREAD_PODS} pods with maxSkew 1 over host names", _spread),
+    Step("affinity", "a pod beside another, and one that must not be", _affinity),
+    Step("gang", f"a PodGroup of {_GANG}: held until it is complete, then placed", _gang),
+    Step("load", "pods go to the node that is the least busy, also when that changes", _load),
+    Step("source cut", "the metric source is cut; pods are placed all the same", _cut),
+    Step("preemption", "a pod of the self-test preempts another one of it", _preemption),
+    Step("leader killed", "the leader is killed; the other instance takes over", _leader_killed),
+    SHADOW,
+    Step("rights", "requests that the API server refused", _rights),
+)

@@ -1,0 +1,87 @@
+"""`secondary-scheduler selftest` on a cluster of its own: what it finds, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.schedulerplugins import binary_of_peer
+from tests.integration.cli.selftests import Ground, faulty_scheduler, outcomes, seen
+from tests.support.cluster import MakeCluster
+from tests.support.waiting import PATIENCE_SECONDS, eventually
+
+pytestmark = pytest.mark.slow
+NO_TAINTS = """
+for profile in content["profiles"]:
+    filters = profile.setdefault("plugins", {}).setdefault("filter", {})
+    filters.setdefault("disabled", []).append({"name": "TaintToleration"})
+"""
+NO_LOAD = """
+for profile in content["profiles"]:
+    if profile["schedulerName"].endswith("-by-load"):
+        profile["plugins"]["score"]["enabled"] = [{"name": "NodeResourcesFit"}]
+        profile["pluginConfig"] = []
+"""
+NO_STAND_IN = """
+mark = path.with_name("started")
+try:
+    mark.touch(exist_ok=False)
+except FileExistsError:
+    import time
+    time.sleep(3600)
+"""
+
+
+@pytest.fixture
+def ground(make_cluster: MakeCluster) -> Ground:
+    return Ground(make_cluster(nodes=5, real_nodes=0, prometheus=False))
+
+
+def test_our_scheduler_passes_every_step_and_nothing_is_left(ground: Ground) -> None:
+    code, report = ground.run()
+    assert set(outcomes(report).values()) == {"passed"}, report
+    assert (code, report["left"], ground.left()) == (0, [], [])
+
+
+def test_the_scheduler_of_scheduler_plugins_passes_every_step(ground: Ground) -> None:
+    code, report = ground.run("--scheduler-binary", binary_of_peer())
+    assert set(outcomes(report).values()) == {"passed"}, report
+    assert (code, ground.left()) == (0, [])
+
+
+def test_injected_faults_are_reported_by_their_steps_only(ground: Ground, tmp_path: Path) -> None:
+    faulty = faulty_scheduler(tmp_path, NO_TAINTS, NO_LOAD, NO_STAND_IN)
+    code, report = ground.run("--scheduler-binary", faulty)
+    failed = {step for step, outcome in outcomes(report).items() if outcome == "failed"}
+    assert failed == {"taints", "load", "leader killed"}, report
+    assert "was placed on" in seen(report, "taints")[0]
+    assert "nobody else holds the Lease" in seen(report, "leader killed")[0]
+    assert (code, ground.left()) == (1, [])
+
+
+def test_interrupted_it_removes_everything_and_one_that_was_killed_is_cleaned_up_by_the_next(ground: Ground) -> None:
+    with subprocess.Popen(ground.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        eventually(lambda: ground.left(), "objects are made")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_SECONDS) == 130
+    assert ground.left() == []
+    with subprocess.Popen(ground.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        eventually(lambda: len(ground.left()) > 4, "objects are made")
+        process.kill()
+    (namespace,) = {name for name in ground.left() if name.count("-") == 3}
+    done = subprocess.run(ground.command(), capture_output=True, text=True, check=False)
+    assert f"removes what an earlier run left: Namespace {namespace}" in done.stderr
+    assert ground.left() == []
+
+
+def test_without_rights_nothing_is_made_and_only_shadow_runs(ground: Ground, tmp_path: Path) -> None:
+    reader = ground.reader(tmp_path / "kubeconfig")
+    code, report = ground.run("--kubeconfig", reader)
+    steps = outcomes(report)
+    assert steps.pop("shadow") == "passed"
+    assert set(steps.values()) == {"skipped"}
+    assert "create namespaces" in seen(report, "start")[0]
+    assert (code, ground.left()) == (0, [])
