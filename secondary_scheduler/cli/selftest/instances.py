@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from scheduler import operand
 from scheduler.config import flavour_of
-from scheduler.kube.client import ClientConfig, KubeError, api_path
+from scheduler.kube.client import ClientConfig, api_path
 from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.selftest.objects import ACCOUNT, LEASE, OwnCluster
 from secondary_scheduler.kubeobjects import part
@@ -72,7 +72,11 @@ class Instances(Protocol):
         """Why none of them can work; "" where nothing is known to be wrong."""
 
     def refused(self) -> int | None:
-        """How many requests the API server refused with 403, of those that still run; None where they do not say."""
+        """How many requests the API server refused with 403, of those that still run; None where they do not say.
+
+        Raises:
+            KubeError: they cannot be asked.
+        """
 
     def missing_rights(self) -> list[str]:
         """What was refused, as far as their logs can be read."""
@@ -280,10 +284,7 @@ class DeploymentInstances:
             path = api_path(
                 "v1", "pods", namespace=self._cluster.names.namespace, name=f"https:{name}:{operand.SECURE_PORT}"
             )
-            try:
-                answer = self._cluster.connection.get(f"{path}/proxy/metrics")
-            except KubeError:
-                return None
+            answer = self._cluster.connection.get(f"{path}/proxy/metrics")
             counts.append(_refused_in(answer.decode("utf-8", "replace")))
         return None if not counts or None in counts else sum(count or 0 for count in counts)
 

@@ -454,7 +454,10 @@ def _is_of_node(pod: PodInfo) -> bool:
 
 
 def _rights(bench: Bench) -> list[str]:
-    refused = bench.instances.refused()
+    try:
+        refused = bench.instances.refused()
+    except KubeError as error:
+        raise StepSkipped(f"the instances' metrics cannot be read: {explained(error)}") from error
     if refused is None:
         raise StepSkipped("no instance that still runs shows rest_client_requests_total in its metrics")
     if refused:
