@@ -101,7 +101,7 @@ if TYPE_CHECKING:
         read_rebalancer_spec as read_rebalancer_spec,
         rebalancer_obstacles as rebalancer_obstacles,
     )
-    from scheduler.config.rewrite import convert_text as convert_text
+    from scheduler.config.rewrite import adapt_text as adapt_text, convert_text as convert_text
     from scheduler.config.settings import (
         LogLevel as LogLevel,
         OptionalObjects as OptionalObjects,
@@ -136,6 +136,7 @@ if not TYPE_CHECKING:
             "read_rebalance_settings": "rebalancing",
             "read_rebalancer_spec": "rebalancing",
             "rebalancer_obstacles": "rebalancing",
+            "adapt_text": "rewrite",
             "convert_text": "rewrite",
             "LogLevel": "settings",
             "OptionalObjects": "settings",

@@ -2,17 +2,23 @@
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 from ruamel.yaml.tokens import CommentToken
 
+from scheduler.catalog import OPTIONS, Loc
 from scheduler.config.beta import convert, is_converted
 from scheduler.config.flavours import OURS, Flavour
 from scheduler.config.load import Configuration, load_configuration
 from scheduler.config.problems import ConfigurationError, Problem, Severity
 
+_MAX_PASSES = 20
+"""Some problems are found only when others are gone."""
+_NOT_IN_V1 = "# From lines that v1 has no place for:"
+_LEFT_OUT = "# From lines that are left out:"
 _WIDTH = 4096
 """Long lines are not wrapped."""
 
@@ -34,11 +40,81 @@ def convert_text(text: str, *, source: str, flavour: Flavour = OURS) -> tuple[st
     convert(tree, _ignore_report)
     out = io.StringIO()
     yaml.dump(tree, out)
-    written = _restore_comments(text, out.getvalue())
+    written = _restore_comments(text, out.getvalue(), _NOT_IN_V1)
     if not _means_the_same(before, written, source, flavour):
         message = "cannot be converted without changing its meaning; expand anchors and merge keys and try again"
         raise ConfigurationError([Problem((), message, source=source)])
     return written, before
+
+
+def adapt_text(text: str, *, source: str, flavour: Flavour) -> tuple[str, list[Problem]]:
+    """Return a configuration of ours as one for another flavour, and what is left out, each with the reason.
+
+    Left out are plugins, entries of `pluginConfig` and fields that the flavour does not have. What stays means what it
+    meant; comments are kept.
+
+    Raises:
+        ConfigurationError: the text is not valid for ours, or what is left is not valid for the flavour.
+    """
+    text, _ = convert_text(text, source=source)
+    original, left_out = text, list[Problem]()
+    for _ in range(_MAX_PASSES):
+        yaml = _yaml(text)
+        tree = yaml.load(text)
+        problems = _foreign(text, tree, source, flavour)
+        if not problems:
+            break
+        # From the end, so that the indices before stay what they are.
+        removed = [problem for problem in sorted(problems, key=_place, reverse=True) if _remove(tree, problem.loc)]
+        if not removed:
+            raise ConfigurationError(problems)
+        # The lines of a later pass are not those of the file.
+        left_out += removed if not left_out else [replace(problem, line=0, column=0) for problem in removed]
+        out = io.StringIO()
+        yaml.dump(tree, out)
+        text = out.getvalue()
+    _load(text, source, flavour)
+    return (_restore_comments(original, text, _LEFT_OUT) if left_out else text), sorted(
+        left_out, key=lambda each: each.line
+    )
+
+
+def _foreign(text: str, tree: Any, source: str, flavour: Flavour) -> list[Problem]:
+    """What of a configuration the flavour refuses, or ignores as it is of ours only."""
+    try:
+        _load(text, source, flavour)
+        problems: list[Problem] = []
+    except ConfigurationError as error:
+        problems = [*error.problems]
+    for index, profile in enumerate(tree.get("profiles") or ()):
+        entries: Any = profile.get("pluginConfig") or ()
+        for number, entry in enumerate(entries):
+            if entry.get("name") == OPTIONS and not flavour.is_ours:
+                line, column = entries.lc.item(number)
+                loc = ("profiles", index, "pluginConfig", number, "name")
+                message = f"{flavour.name} has no {OPTIONS}"
+                problems.append(Problem(loc, message, line + 1, column + 1, source=source))
+    return problems
+
+
+def _place(problem: Problem) -> list[tuple[bool, int, str]]:
+    return [(isinstance(part, int), part if isinstance(part, int) else 0, str(part)) for part in problem.loc]
+
+
+def _remove(tree: Any, loc: Loc) -> bool:
+    """Remove what is at a place: an item of a list whose name is meant, else a field. False: there is none."""
+    *parents, last = loc[:-1] if loc and loc[-1] == "name" and isinstance(loc[-2], int) else loc or ("",)
+    node = tree
+    for part in parents:
+        try:
+            node = node[part]
+        except (KeyError, IndexError, TypeError):
+            return False
+    try:
+        del node[last]
+    except (KeyError, IndexError, TypeError):
+        return False
+    return True
 
 
 def _means_the_same(before: Configuration, written: str, source: str, flavour: Flavour) -> bool:
@@ -102,7 +178,7 @@ def _offsets(node: Node | None, column: int, kind: type[SequenceNode] | type[Map
             yield from _offsets(value, key.start_mark.column, kind)
 
 
-def _restore_comments(before: str, after: str) -> str:
+def _restore_comments(before: str, after: str, title: str) -> str:
     """Restore comments that were lost with removed neighbours: above the same line as before, else at the end."""
     kept = [text for _, text in _comments(after)]
     lost: list[tuple[int, str]] = []
@@ -120,7 +196,7 @@ def _restore_comments(before: str, after: str) -> str:
             indent = len(lines[place]) - len(lines[place].lstrip())
             lines.insert(place, " " * indent + comment)
     if unplaced:
-        lines += ["# From lines that v1 has no place for:", *unplaced]
+        lines += [title, *unplaced]
     return "\n".join(lines) + "\n"
 
 

@@ -1,7 +1,8 @@
-"""`secondary-scheduler convert`: a configuration of an older API version, rewritten as v1."""
+"""`secondary-scheduler convert`: a configuration of an older version rewritten as v1, or as another image has it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
     from scheduler.config import ConfigurationError, Problem
 
-_EXAMPLES = examples("convert old.yaml", "convert old.yaml --file new.yaml")
+_EXAMPLES = examples(
+    "convert old.yaml", "convert old.yaml --file new.yaml", "convert config.yaml --for scheduler-plugins@0.34"
+)
 
 
 def register(parent: typer.Typer) -> None:
@@ -38,15 +41,20 @@ def convert(
     image: Annotated[
         str, typer.Option(help="Image that will run the result (default: this project's scheduler).")
     ] = "",
+    flavour: Annotated[
+        str,
+        typer.Option("--for", metavar="FLAVOUR", help="Leave out what this image lacks: scheduler-plugins@0.34."),
+    ] = "",
 ) -> None:
     """Rewrite a configuration of an older version as v1.
 
     From v1beta1, v1beta2 or v1beta3; what ran before runs after, and comments are kept. The changes are reported on
-    stderr. A file that is v1 already is written unchanged.
+    stderr. A file that is v1 already is written unchanged. With --for, what the other image has no counterpart for is
+    left out, and each is named.
     """
-    from scheduler.config import OURS, ConfigurationError, convert_text, find_configuration
+    from scheduler.config import OURS, ConfigurationError, adapt_text, convert_text, find_configuration
 
-    chosen = choose_flavour(image, "") or OURS
+    chosen = choose_flavour(image, flavour, option="--for") or OURS
     if target is not None:
         require_writable(target, "--file")
     try:
@@ -54,12 +62,17 @@ def convert(
     except ConfigurationError as error:
         _refuse(error.problems, error)
     try:
-        text, before = convert_text(embedded.text, source=source, flavour=chosen)
+        if flavour:
+            text, remarks = adapt_text(embedded.text, source=source, flavour=chosen)
+            remarks = [replace(left_out, message=f"left out: {left_out.message}") for left_out in remarks]
+        else:
+            text, before = convert_text(embedded.text, source=source, flavour=chosen)
+            remarks = list(before.warnings)
     except ConfigurationError as error:
         _refuse(map(embedded.in_file, error.problems), error)
     if embedded.title:
         typer.echo(f"{source}: {embedded.title}", err=True)
-    for warning in map(embedded.in_file, before.warnings):
+    for warning in map(embedded.in_file, remarks):
         typer.echo(f"warning: {warning}", err=True)
     if target is None:
         typer.echo(text, nl=False)

@@ -115,13 +115,13 @@ def require_single_stdin(names: list[str | None]) -> None:
         raise CommandError("-: standard input can be read once; name it once", ExitCode.USAGE)
 
 
-def choose_flavour(image: str, flavour: str) -> Flavour | None:
-    """Return the flavour that the options name; None if they name none."""
+def choose_flavour(image: str, flavour: str, *, option: str = "--flavour") -> Flavour | None:
+    """Return the flavour that `--image` or the other option names; None if they name none."""
     from scheduler.config import UnknownFlavourError, flavour_named, flavour_of
 
     if image and flavour:
-        raise CommandError("--image and --flavour exclude each other; give one of them", ExitCode.USAGE)
+        raise CommandError(f"--image and {option} exclude each other; give one of them", ExitCode.USAGE)
     try:
         return flavour_named(flavour) if flavour else flavour_of(image) if image else None
     except UnknownFlavourError as error:
-        raise CommandError(f"--flavour: {error}", ExitCode.USAGE) from None
+        raise CommandError(f"{option}: {error}", ExitCode.USAGE) from None

@@ -76,6 +76,8 @@ USAGE = [
     "validate - -",
     "convert",
     "convert config.yaml --image x --colour",
+    "convert config.yaml --for go",
+    "convert config.yaml --image x --for ours",
     "version -n ..",
     "version -n a/b",
     "status --namespace ..",

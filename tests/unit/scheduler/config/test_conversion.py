@@ -7,7 +7,14 @@ import pytest
 import yaml
 
 from scheduler.catalog import ExtensionPoint, NodeResourcesFitArgs
-from scheduler.config import Configuration, ConfigurationError, convert_text, load_configuration
+from scheduler.config import (
+    Configuration,
+    ConfigurationError,
+    adapt_text,
+    convert_text,
+    flavour_named,
+    load_configuration,
+)
 from scheduler.config.beta import version_of
 
 P = ExtensionPoint
@@ -282,3 +289,65 @@ def test_other_data_has_no_version(data: object) -> None:
 def test_shapes_that_are_wrong_are_errors_and_no_crash(profile: str) -> None:
     with pytest.raises(ConfigurationError):
         load_configuration(text_of("v1beta1", profile), source="f")
+
+
+OF_OURS = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+# The only one.
+profiles:
+- schedulerName: mine
+  plugins:
+    queueSort:
+      enabled: [{name: Coscheduling}]
+      disabled: [{name: "*"}]
+    score:
+      enabled:
+      - name: TargetLoadPacking # by load
+        weight: 5
+      - name: NodeMetadata
+    multiPoint:
+      enabled:
+      - name: HighLoadFilter # of ours
+      - name: Coscheduling
+  pluginConfig:
+  - name: NodeMetadata
+    args: {metadataKey: a, metadataSource: Label, metadataType: Number, scoringStrategy: Highest}
+  - name: SecondarySchedulerOptions
+    args: {compatibility: upstream}
+  - name: TargetLoadPacking
+    args: {targetUtilization: 60, watcherAddress: "http://watcher.example"}
+"""
+
+
+def test_for_another_image_what_it_lacks_is_left_out_and_named_and_the_rest_stays() -> None:
+    text, left_out = adapt_text(OF_OURS, source="mine.yaml", flavour=flavour_named("scheduler-plugins@0.34"))
+    assert [(problem.line, problem.loc[-3:]) for problem in left_out] == [
+        (14, ("enabled", 1, "name")),
+        (17, ("enabled", 0, "name")),
+        (20, ("pluginConfig", 0, "name")),
+        (22, ("pluginConfig", 1, "name")),
+    ]
+    profile = yaml.safe_load(text)["profiles"][0]
+    former = yaml.safe_load(OF_OURS)["profiles"][0]
+    assert profile["plugins"]["score"]["enabled"] == [{"name": "TargetLoadPacking", "weight": 5}]
+    assert profile["plugins"]["multiPoint"]["enabled"] == [{"name": "Coscheduling"}]
+    assert profile["plugins"]["queueSort"] == former["plugins"]["queueSort"]
+    assert profile["pluginConfig"] == [former["pluginConfig"][2]]
+    for comment in ("# The only one.", "# by load", "# of ours"):
+        assert comment in text
+
+
+def test_what_every_image_has_is_written_unchanged_for_another_one() -> None:
+    text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration  # mine\nprofiles:\n- schedulerName: a\n"
+    assert adapt_text(text, source="a.yaml", flavour=flavour_named("scheduler-plugins@0.34")) == (text, [])
+
+
+def test_for_our_own_image_nothing_is_left_out() -> None:
+    assert adapt_text(OF_OURS, source="mine.yaml", flavour=flavour_named("ours")) == (OF_OURS, [])
+
+
+def test_a_mistake_is_an_error_and_not_left_out() -> None:
+    wrong = OF_OURS.replace("targetUtilization: 60", "targetUtilisation: 60")
+    with pytest.raises(ConfigurationError, match="targetUtilisation"):
+        adapt_text(wrong, source="mine.yaml", flavour=flavour_named("scheduler-plugins@0.34"))
