@@ -62,5 +62,5 @@ def test_an_answer_without_a_token_is_none(answer: bytes) -> None:
 
 @pytest.mark.parametrize("answer", [b"<html>", b"[]", b'{"status": {"token": 7}}', b"\xff"])
 def test_an_answer_of_something_else_is_refused_without_its_text(answer: bytes) -> None:
-    with pytest.raises(MalformedResponse, match="^POST /api/v1/namespaces/shop/serviceaccounts/on-call/token: "):
+    with pytest.raises(MalformedResponse, match=r"^POST /api/v1/namespaces/shop/serviceaccounts/on-call/token: "):
         request_token(AnsweringConnection(answer), "shop", "on-call", 600)
