@@ -93,11 +93,11 @@ def rendered(modules: Mapping[str, str]) -> str:
             numbers = ", ".join(str(line) for line in sorted({site.line for site in places.get(function.place, ())}))
             lines.append(f"| {function.harm} | `{function.place}` | {numbers or '–'} | {function.bound} |")
     lines += ["", "### What Pulumi creates", "", "| kind | functions and lines |", "|---|---|"]
-    made: dict[str, list[str]] = defaultdict(list)
+    objects: dict[str, list[str]] = defaultdict(list)
     for path, source in modules.items():
         for kind, site in findings(path, source).resources:
-            made[kind].append(f"`{path}::{site.function}` {site.line}")
-    lines += [f"| {kind} | {', '.join(made[kind])} |" for kind in sorted(made)]
+            objects[kind].append(f"`{path}::{site.function}` {site.line}")
+    lines += [f"| {kind} | {', '.join(objects[kind])} |" for kind in sorted(objects)]
     return "".join(f"{line}\n" for line in lines)
 
 
