@@ -16,7 +16,7 @@ $(error CONTAINERS=... is about the local cluster that the demo builds: give it 
 endif
 DEMO := devcluster.demo.elsewhere $(if $(filter-out kubeconfig,$(CLUSTER)),--kubeconfig "$(CLUSTER)") $(if $(CONTEXT),--context "$(CONTEXT)") $(if $(IMAGE),--image "$(IMAGE)") $(if $(YES),--yes)
 endif
-.PHONY: help setup site olm schemas curves dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance next upstream upstream-e2e upstream-perf matrix faults bench bench-smoke size clean
+.PHONY: help setup site olm schemas harm harm-coverage mutants curves dashboard image lock browser screenshots demo clean-demo test test-all check format unit integration e2e conformance next upstream upstream-e2e upstream-perf matrix faults bench bench-smoke size clean
 
 help:  ## This list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -84,6 +84,15 @@ olm: setup  ## Render bundle and catalog for OLM (deploy/olm) anew from the comp
 
 schemas: setup  ## Write what is derived from the settings' models anew: JSON Schemas, Pulumi.yaml, Args, the component package
 	@$(BIN)/python tools/schemas.py
+
+harm: setup  ## Write the map of the lines that can do harm (docs/security.md) anew from the code
+	@$(BIN)/python tools/harm.py
+
+harm-coverage: setup  ## Branch coverage of the functions that can do harm (minutes)
+	@$(BIN)/python tools/harmcoverage.py
+
+mutants: setup  ## Mutation testing of the functions that can do harm (half an hour); NUMBER=300 (0: all), SEED=1 choose
+	@nice -n 10 $(BIN)/python tools/mutants.py --lines $(if $(NUMBER),--number $(NUMBER)) $(if $(SEED),--seed $(SEED))
 
 curves: setup  ## Draw the plugins' scores (docs/images/score-curves.svg) anew from their formulas
 	@$(BIN)/python tools/score_curves.py

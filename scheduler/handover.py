@@ -11,7 +11,7 @@ import asyncio
 import ipaddress
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import structlog
@@ -19,7 +19,16 @@ from msgspec import Struct, field
 
 from scheduler.catalog import HANDOVER_AUDIENCE, HANDOVER_PATH
 from scheduler.engine import MAX_HANDOVER_BYTES, DecisionHistory, HistoryError, decode_history
-from scheduler.kube.client import ApiError, ClientConfig, KubeClient, KubeError, MalformedResponse, NotFound, api_path
+from scheduler.kube.client import (
+    ApiError,
+    ClientConfig,
+    KubeClient,
+    KubeError,
+    MalformedResponse,
+    NotFound,
+    api_path,
+    review_token,
+)
 from scheduler.observe import HandedOverAnswer, UnansweredError
 from scheduler.operand import LABEL_APP
 
@@ -277,13 +286,7 @@ class Handover:
 
     async def _is_known(self, token: str, pod: _Pod, own: _Pod) -> bool:
         """Whether a token was issued to this pod, for this purpose."""
-        review: dict[str, Any] = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenReview",
-            "spec": {"token": token, "audiences": [HANDOVER_AUDIENCE]},
-        }
-        body = await self._client.post("/apis/authentication.k8s.io/v1/tokenreviews", review)
-        status = _decoded(body, _Review).status
+        status = _decoded(await review_token(self._client, token, HANDOVER_AUDIENCE), _Review).status
         account = f"system:serviceaccount:{self._client.config.namespace}:{own.spec.service_account_name}"
         return (
             status.authenticated

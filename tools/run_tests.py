@@ -69,6 +69,7 @@ PARTS: dict[str, list[list[str]]] = {
         [str(BIN / "mypy"), "-p", "tests.support", "-p", "tests.conformance", "-p", "tests.upstream"],
         [str(BIN / "python"), "tools/lint_names.py"],
         [str(BIN / "python"), "tools/lint_doors.py"],
+        [str(BIN / "python"), "tools/harm.py", "--check"],
         # Without its cache, which goes by the times of files: a checkout may set them back.
         [str(BIN / "lint-imports"), "--no-cache"],
         [str(BIN / "python"), "tools/architecture.py", "--check"],

@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, Literal
 
 from scheduler.connectionlimits import client_of
+from scheduler.kube.client import review_token
 from scheduler.observe.answers import ReviewClient
 from scheduler.observe.clients import MASTERS, CertifiedUser
 
@@ -183,11 +184,7 @@ class Authorizer:
         return status
 
     async def _ask(self, token: str, path: str) -> int:
-        spec: dict[str, Any] = {"token": token}
-        if self._audience:
-            spec["audiences"] = [self._audience]
-        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
-        answer = json.loads(await self._client.post("/apis/authentication.k8s.io/v1/tokenreviews", review))
+        answer = json.loads(await review_token(self._client, token, self._audience))
         status = answer.get("status", {})
         if not status.get("authenticated"):
             return 401

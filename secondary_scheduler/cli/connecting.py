@@ -20,11 +20,17 @@ from typing import Any
 
 import yaml
 
-from scheduler.kube.client import ClientConfig, ConfigError, Forbidden, KubeError, NotFound, SyncConnection, api_path
+from scheduler.kube.client import (
+    ClientConfig,
+    ConfigError,
+    Forbidden,
+    KubeError,
+    NotFound,
+    SyncConnection,
+    request_token,
+)
 from secondary_scheduler.cli.errors import CommandError, InputError, printable
-from secondary_scheduler.clusterstatus.listing import read_object
 from secondary_scheduler.files import MAX_TEXT, read_bytes
-from secondary_scheduler.kubeobjects import part
 
 _LOGINS = ("exec", "auth-provider")
 _IMPERSONATION = ("as", "as-groups", "as-uid", "as-user-extra")
@@ -285,15 +291,9 @@ def asking_as(config: ClientConfig, account: str | None) -> ClientConfig | None:
         return None
     place, _, name = account.rpartition("/")
     namespace = place or config.namespace
-    path = api_path("v1", "serviceaccounts", namespace=namespace, name=name, subresource="token")
-    request = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"expirationSeconds": _VALID_SECONDS},
-    }
     connection = SyncConnection(config, timeout=_TIMEOUT, user_agent="secondary-scheduler/token")
     try:
-        answer = read_object(connection.request("POST", path, body=request), path)
+        token = request_token(connection, namespace, name, _VALID_SECONDS)
     except NotFound as error:
         raise CommandError(f"--as-service-account: there is no ServiceAccount {namespace}/{name}") from error
     except Forbidden as error:
@@ -303,5 +303,4 @@ def asking_as(config: ClientConfig, account: str | None) -> ClientConfig | None:
         raise CommandError(printable(f"--as-service-account {account}: {error}")) from error
     finally:
         connection.close()
-    token = str(part(answer, "status").get("token") or "")
     return config.with_token(token, f"ServiceAccount {namespace}/{name}")

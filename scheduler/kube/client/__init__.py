@@ -39,6 +39,7 @@ from scheduler.kube.client.paths import (
     api_path as api_path,
 )
 from scheduler.kube.client.store import Store as Store, object_meta as object_meta
+from scheduler.kube.client.tokens import request_token as request_token, review_token as review_token
 from scheduler.lazy import lazy_attributes
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.kube.client import Forbidden, KubeError, NotFound, SyncConnection
+from scheduler.kube.client import Forbidden, KubeError, NotFound, SyncConnection, request_token
 
 NAMESPACE = "openshift-monitoring"
 ROUTES = ("thanos-querier", "prometheus-k8s")
@@ -93,22 +93,15 @@ def bound_token(connection: SyncConnection, account: str) -> str:
         KubeError: the API server does not answer.
     """
     namespace, _, name = account.partition("/")
-    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
-    request = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"expirationSeconds": TOKEN_SECONDS},
-    }
     try:
-        answer = _object(connection.request("POST", path, body=request))
+        token = request_token(connection, namespace, name, TOKEN_SECONDS)
     except NotFound as error:
         raise OpenShiftError(f"there is no ServiceAccount {account}; give another with --service-account") from error
     except Forbidden as error:
         raise OpenShiftError(
             f"no right to create a token of {account} (serviceaccounts/token); ask for it, or give --token-file"
         ) from error
-    token = (answer.get("status") or {}).get("token")
-    if not isinstance(token, str) or not token:
+    if not token:
         raise OpenShiftError(f"the API server answered without a token of {account}; give --token-file")
     return token
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.environments import ROOT, build_wheel, make_environment
+from tests.support.environments import ROOT, build_wheel, make_environment, required_with_extras
 
 EXTRAS = {
     "secondary-scheduler": "cli",
@@ -34,6 +34,22 @@ kind: KubeSchedulerConfiguration
 profiles:
 - schedulerName: mine
 """
+ALONE = {
+    "scheduler": (
+        "aiohappyeyeballs aiohttp aiosignal annotated-types attrs certifi cffi charset-normalizer cryptography "
+        "dateparser frozenlist google-re2 idna msgspec multidict numpy prometheus-api-client prometheus-client "
+        "propcache pycparser pydantic pydantic-core python-dateutil pytz pyyaml regex requests ruamel.yaml structlog "
+        "typing-extensions typing-inspection tzdata tzlocal urllib3 uvloop yarl",
+        125,
+    ),
+    "operator": (
+        "aiohappyeyeballs aiohttp aiosignal annotated-types attrs cffi cryptography frozenlist idna msgspec multidict "
+        "prometheus-client propcache pycparser pydantic pydantic-core ruamel.yaml structlog typing-extensions "
+        "typing-inspection yarl",
+        40,
+    ),
+}
+"""What the extra of a program brings with it, and less than how many MB that is, byte code left out."""
 OF_TRACING = "scheduler.observe.otlp"
 """The only module that needs the extra `tracing`, which no program needs."""
 IMPORT_ALL = """
@@ -123,6 +139,20 @@ def test_without_its_extra_a_program_says_in_one_line_what_to_install(
     assert result.stderr.startswith(f"{named}: the Python package '")
     extra = EXTRAS[program]
     assert f"it comes with the extra '{extra}': pip install 'secondary-scheduler[{extra}]'" in result.stderr
+
+
+@pytest.mark.parametrize("extra", ALONE)
+def test_a_program_alone_brings_these_packages_and_no_more_than_this_size(extra: str) -> None:
+    names, megabytes = ALONE[extra]
+    distributions = required_with_extras([f"secondary-scheduler[{extra}]"])
+    assert sorted(distribution.name.lower().replace("_", "-") for distribution in distributions) == names.split()
+    files = [
+        Path(str(file.locate()))
+        for distribution in distributions
+        for file in distribution.files or ()
+        if file.suffix != ".pyc"
+    ]
+    assert sum(file.stat().st_size for file in files if file.is_file()) < megabytes * 1e6
 
 
 @pytest.mark.slow

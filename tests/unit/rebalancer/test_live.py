@@ -140,3 +140,21 @@ async def test_a_memory_that_cannot_be_read_is_a_new_one(content: Any) -> None:
 async def test_without_a_status_it_begins_anew() -> None:
     live, _ = world(get=api_error("GET", STATUS, 404, b""))
     assert (await live.read_memory()).history.moves == ()
+
+
+async def test_the_first_status_that_meets_another_says_why_and_is_no_deletion() -> None:
+    live, _ = world(patch=api_error("PATCH", STATUS, 409, b'{"kind": "Status", "message": "another manager"}'))
+    assert "another manager" in await live.save(MEMORY, report())
+
+
+async def test_a_status_is_applied_as_the_rebalancers_while_it_leads() -> None:
+    live, client = world(patch={"metadata": {"uid": "1"}})
+    await live.save(MEMORY, report())
+    await live.save(MEMORY, report())
+    (_, first, options), (_, second, _) = client.sent
+    assert options["content_type"] == "application/apply-patch+yaml"
+    assert options["allowed"]()
+    metadata: dict[str, Any] = {"name": "rebalancer", "namespace": "own"}
+    metadata |= {"labels": {"app.kubernetes.io/managed-by": "secondary-scheduler-rebalancer"}}
+    assert (first["apiVersion"], first["kind"], first["metadata"]) == ("v1", "ConfigMap", metadata)
+    assert second["metadata"] == {**metadata, "uid": "1"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import socket
+import ssl
 import stat
 import sys
 import threading
@@ -16,9 +17,10 @@ from typing import Any
 import pytest
 
 from components.settings import CheckedConfiguration
+from devcluster.pki import CertificateAuthority
 from scheduler.catalog import OPERATOR_NAMESPACE as NAMESPACE
 from scheduler.config import image_flavour, load_configuration
-from stacks.clusteraccess import NotAsked
+from stacks.clusteraccess import ClusterReader, NotAsked
 from stacks.clustercheck import Answers, SharedObject, ask, judge, shared_objects
 from stacks.kubeconfig import Context, context_of
 from stacks.settings import ClusterSettings, StackSettings
@@ -66,7 +68,8 @@ class FakeServer:
                 answer = fake.answers.get(self.path.partition("?")[0], 404)
                 self.send_response(answer if isinstance(answer, int) else 200)
                 self.end_headers()
-                self.wfile.write(b"{}" if isinstance(answer, int) else json.dumps(answer).encode())
+                content: Any = {} if isinstance(answer, int) else answer
+                self.wfile.write(content if isinstance(content, bytes) else json.dumps(content).encode())
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -318,3 +321,66 @@ def test_files_of_a_kubeconfig_are_relative_to_it(fake: FakeServer, tmp_path: Pa
 def test_a_name_and_a_password_are_sent_as_basic_authentication(fake: FakeServer) -> None:
     ask(fake.context({"username": "u", "password": "p"}), NAMESPACE)
     assert fake.authorizations == {"Basic " + base64.b64encode(b"u:p").decode()}
+
+
+@pytest.mark.parametrize("answer", [[], "text", b"<html>"])
+def test_an_answer_of_something_else_is_no_answer(fake: FakeServer, answer: Any) -> None:
+    fake.answers["/version"] = answer
+    with pytest.raises(NotAsked) as raised:
+        ClusterReader(fake.context(), 5.0).get("/version")
+    assert str(raised.value) == "/version is not answered as Kubernetes does"
+
+
+@pytest.mark.parametrize("status", [302, 500])
+def test_no_redirect_is_followed_and_no_error_taken_for_an_answer(fake: FakeServer, status: int) -> None:
+    fake.answers["/version"] = status
+    assert refused(fake.context({"token": "secret-token"})) == f"/version is answered with status {status}"
+
+
+@pytest.mark.parametrize("in_files", [True, False])
+def test_over_tls_the_server_is_verified_and_shown_the_certificate(tmp_path: Path, in_files: bool) -> None:
+    authority = CertificateAuthority("ours")
+    serving, pair = authority.server("server", [], ["127.0.0.1"]), authority.client("jane")
+    (tmp_path / "serving").write_bytes(serving.certificate + serving.key)
+    (tmp_path / "ca").write_bytes(authority.pair.certificate)
+    (tmp_path / "client").write_bytes(pair.certificate)
+    (tmp_path / "key").write_bytes(pair.key)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(tmp_path / "serving")
+    tls.load_verify_locations(tmp_path / "ca")
+    tls.verify_mode = ssl.CERT_REQUIRED
+    users: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            certificate = self.connection.getpeercert()  # type: ignore[attr-defined]
+            users.append(dict(entry[0] for entry in certificate["subject"])["commonName"])
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    def entry(name: str, file: str) -> dict[str, str]:
+        content = base64.b64encode((tmp_path / file).read_bytes()).decode()
+        return {name: str(tmp_path / file)} if in_files else {f"{name}-data": content}
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        address = f"https://127.0.0.1:{server.server_address[1]}"
+        user = {**entry("client-certificate", "client"), **entry("client-key", "key")}
+        trusting = Context("c", {"server": address, **entry("certificate-authority", "ca")}, user)
+        assert ClusterReader(trusting, 5.0).get("/version") == {}
+        strangers = base64.b64encode(CertificateAuthority("strangers").pair.certificate).decode()
+        with pytest.raises(NotAsked, match="certificate verify failed"):
+            ClusterReader(Context("c", {"server": address, "certificate-authority-data": strangers}, user), 5.0).get(
+                "/"
+            )
+        insecure = Context("c", {"server": address, "insecure-skip-tls-verify": True}, user)
+        assert ClusterReader(insecure, 5.0).get("/version") == {}
+        server.shutdown()
+        thread.join()
+    assert users == ["jane", "jane"]

@@ -291,3 +291,18 @@ def test_a_cluster_that_does_not_answer_is_reported_with_its_address(server: Fak
     assert connection_problem(ClientConfig(server="https://127.0.0.1:1"), 5) == (
         "https://127.0.0.1:1 does not answer: Connection refused"
     )
+
+
+def test_an_api_server_that_refuses_the_pod_is_quoted_and_the_pod_is_deleted_all_the_same(
+    server: FakeApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(handler: Handler) -> None:
+        handler.rfile.read(int(handler.headers["Content-Length"]))
+        handler._answer(403, {"kind": "Status", "reason": "Forbidden", "message": "quota"})
+
+    monkeypatch.setattr(Handler, "do_POST", refuse)
+    result = gated(server, WANTED)
+    assert "quota" in result.reason
+    # Its answer may have been lost: the name is known.
+    (deleted,) = server.deleted
+    assert deleted.startswith(f"{PODS}/fleet-gate-")

@@ -12,6 +12,7 @@ import pytest
 
 from devcluster import pki
 from scheduler.kube.client import ClientConfig
+from scheduler.kube.client.errors import api_error
 from scheduler.kube.client.sync import SyncConnection
 from secondary_scheduler.cli.preflight import openshift
 from tests.unit.scheduler.load.fakes import FakeService, send
@@ -95,3 +96,41 @@ def test_an_error_about_a_secret_does_not_show_its_content() -> None:
         openshift.secret_values(connection({}), "metrics")
     with pytest.raises(openshift.OpenShiftError, match="not text"):
         openshift.secret_values(connection({path: {"data": {"token": "/w=="}}}), "metrics")
+
+
+class TokenConnection(SyncConnection):
+    """Answers a TokenRequest with a body or a failure."""
+
+    def __init__(self, answer: bytes | Exception) -> None:
+        self.answer = answer
+        self.requests: list[tuple[str, str, Any]] = []
+
+    def request(self, method: str, path: str, *, body: Any = None, **_: Any) -> bytes:
+        self.requests.append((method, path, body["spec"]))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def test_a_token_is_made_for_the_account_and_ten_minutes() -> None:
+    answering = TokenConnection(b'{"status": {"token": "canary"}}')
+    assert openshift.bound_token(answering, "ns/name") == "canary"
+    assert answering.requests == [
+        ("POST", "/api/v1/namespaces/ns/serviceaccounts/name/token", {"expirationSeconds": 600})
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (api_error("POST", "/x", 404, b""), "there is no ServiceAccount ns/name; give another with --service-account"),
+        (
+            api_error("POST", "/x", 403, b""),
+            r"no right to create a token of ns/name \(serviceaccounts/token\); ask for it, or give --token-file",
+        ),
+        (b"{}", "the API server answered without a token of ns/name; give --token-file"),
+    ],
+)
+def test_without_a_token_the_error_says_what_to_do(answer: bytes | Exception, reason: str) -> None:
+    with pytest.raises(openshift.OpenShiftError, match=f"^{reason}$"):
+        openshift.bound_token(TokenConnection(answer), "ns/name")

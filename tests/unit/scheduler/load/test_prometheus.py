@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import requests
 
 from scheduler.catalog import CredentialRules
 from scheduler.load import LoadError, LoadSettings, PrometheusSource
@@ -357,3 +358,31 @@ def test_a_missing_ca_file_is_named(tmp_path: Path) -> None:
     settings = LoadSettings(address="https://127.0.0.1:9", ca_file=tmp_path / "absent.crt")
     with pytest.raises(LoadError, match=r"caFile .*absent\.crt"):
         PrometheusSource(settings).read()
+
+
+def test_a_token_that_the_rules_keep_back_is_not_sent_and_nothing_is(prometheus: FakePrometheus) -> None:
+    settings = LoadSettings(address=prometheus.url.replace("127.0.0.1", "prometheus.example"), token="canary")
+    with pytest.raises(LoadError, match="a token is not sent over HTTP") as refused:
+        PrometheusSource(settings).read()
+    assert prometheus.queries == []
+    assert "canary" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("raised", "says"),
+    [
+        (requests.exceptions.Timeout("canary"), r": no answer within 5 s$"),
+        (requests.exceptions.InvalidURL("canary"), r": InvalidURL$"),
+        (OSError("canary"), r"^caFile None: cannot be read; mount it, or leave caFile out$"),
+    ],
+)
+def test_what_the_library_raises_is_said_without_what_was_sent(
+    prometheus: FakePrometheus, monkeypatch: pytest.MonkeyPatch, raised: Exception, says: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(requests.Session, "request", fail)
+    with pytest.raises(LoadError, match=says) as failed:
+        source(prometheus, timeout_seconds=5.0).read()
+    assert "canary" not in str(failed.value)

@@ -25,6 +25,7 @@ from structlog.testing import capture_logs
 from devcluster import pki
 from scheduler import __version__
 from scheduler.answers import Document, LoadEstimate, NodeLoadRow, SourceLoads
+from scheduler.observe import Authorizer
 from scheduler.observe.answers import EndpointSources, PodsQuestion, Question, QueueQuestion, UnansweredError
 from scheduler.observe.certificate import serving_context, use_self_signed
 from scheduler.observe.health import Check, HealthChecks
@@ -513,3 +514,15 @@ def test_every_address_is_ipv4_where_ipv6_is_switched_off(monkeypatch: pytest.Mo
     server.bind()
     assert [listener.family for listener in server._sockets] == [socket.AF_INET]
     server.stop()
+
+
+def test_who_comes_with_too_many_unknown_tokens_is_told_when_to_come_again(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def too_many(*_: object) -> int:
+        return 429
+
+    monkeypatch.setattr(Authorizer, "status", too_many)
+    refused = get(f"{url}/metrics", "good")
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "5")
+    assert refused.text == "/metrics: too many unknown tokens; try again\n"

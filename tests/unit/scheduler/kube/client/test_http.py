@@ -411,3 +411,53 @@ async def test_a_refused_connection_is_said_in_the_system_s_words(host: str) -> 
     assert str(failed.value).startswith(f"GET /version: cannot connect to {host}:9: ")
     assert "onnect" in str(failed.value).rpartition(": ")[2]
     assert "ssl" not in str(failed.value).lower()
+
+
+async def test_what_must_not_be_repeated_is_refused_at_once_when_the_server_is_busy(api: FakeApi) -> None:
+    """To an eviction, 429 is the answer that a PodDisruptionBudget gives."""
+
+    async def busy(request: web.Request) -> web.StreamResponse:
+        api.requests.append(request)
+        return web.Response(status=429, body=status_body(429, "TooManyRequests"), headers={"Retry-After": "0"})
+
+    api.handle = busy  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url)) as client:
+        with pytest.raises(kube.TooManyRequests):
+            await client.post("/eviction", {}, repeat=False)
+    assert len(api.requests) == 1
+
+
+async def test_a_watch_whose_refusal_breaks_off_is_an_error_of_the_connection(api: FakeApi) -> None:
+    async def broken(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=500, headers={"Content-Length": "100"})
+        await response.prepare(request)
+        await response.write(b"{")
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    api.handle = broken  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url)) as client:
+        with pytest.raises(kube.ConnectionFailed):
+            async with client.stream("/api/v1/pods", {"watch": "true"}, timeout=5, silence=5):
+                pass
+
+
+async def test_leadership_that_is_lost_before_a_repetition_leaves_the_outcome_open(api: FakeApi) -> None:
+    """The server closed the connection without an answer: it may have taken the first one."""
+    answers = [True, True, False]
+
+    async def close(request: web.Request) -> web.StreamResponse:
+        api.requests.append(request)
+        if len(api.requests) > 1:
+            assert request.transport is not None
+            request.transport.close()
+        return web.json_response({})
+
+    api.handle = close  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url)) as client:
+        await client.delete("/x", allowed=lambda: answers.pop(0))
+        with pytest.raises(kube.ConnectionFailed) as caught:
+            await client.delete("/x", allowed=lambda: answers.pop(0))
+    assert caught.value.outcome_unknown
+    assert (answers, len(api.requests)) == ([], 2)

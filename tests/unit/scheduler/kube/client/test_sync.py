@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
+from devcluster.pki import CertificateAuthority
 from scheduler.kube.client import ClientConfig, Conflict, ConnectionFailed, ResponseTooLarge, SyncClient, SyncConnection
 from tests.unit.scheduler.kube.fake_api import status_body
 
@@ -134,3 +138,56 @@ def test_a_server_that_says_nothing_is_described_by_how_long_it_was_waited_for(s
             connection.get("/version")
     missing = "connection" if scheme == "https" else "answer"
     assert str(raised.value) == f"GET /version: no {missing} within 0.1 s"
+
+
+def test_a_server_whose_certificate_is_not_trusted_gets_nothing(tmp_path: Path) -> None:
+    authority, strangers = CertificateAuthority("ours"), CertificateAuthority("strangers")
+    serving = strangers.server("server", [], ["127.0.0.1"])
+    (tmp_path / "ca").write_bytes(authority.pair.certificate)
+    (tmp_path / "serving").write_bytes(serving.certificate + serving.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "serving")
+    seen: list[bytes] = []
+
+    def serve(listener: socket.socket) -> None:
+        accepted, _ = listener.accept()
+        with contextlib.suppress(OSError), accepted, context.wrap_socket(accepted, server_side=True) as secure:
+            seen.append(secure.recv(100))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        address = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        connection = SyncConnection(ClientConfig(server=address, ca_file=tmp_path / "ca", token="canary"), timeout=5)
+        with pytest.raises(ConnectionFailed) as refused:
+            connection.get("/x")
+        thread.join()
+    assert "canary" not in str(refused.value)
+    assert b"canary" not in b"".join(seen)
+
+
+def test_over_tls_the_token_is_sent_with_every_request_of_the_connection(tmp_path: Path) -> None:
+    authority = CertificateAuthority("ours")
+    serving = authority.server("server", [], ["127.0.0.1"])
+    (tmp_path / "ca").write_bytes(authority.pair.certificate)
+    (tmp_path / "serving").write_bytes(serving.certificate + serving.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "serving")
+    seen: list[bytes] = []
+
+    def serve(listener: socket.socket) -> None:
+        accepted, _ = listener.accept()
+        with context.wrap_socket(accepted, server_side=True) as secure:
+            for _ in range(2):
+                seen.append(secure.recv(4096))
+                secure.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        address = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        connection = SyncConnection(ClientConfig(server=address, ca_file=tmp_path / "ca", token="canary"), timeout=5)
+        assert [connection.get("/x"), connection.get("/x")] == [b"{}", b"{}"]
+        connection.close()
+        thread.join()
+    assert all(b"\r\nAuthorization: Bearer canary\r\n" in request for request in seen)
