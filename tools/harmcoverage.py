@@ -44,12 +44,12 @@ def untaken(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the functions of which a line or a branch is not taken, from coverage's report in JSON."""
     for function in PROVEN:
         path, _, name = function.place.partition("::")
-        found = report["files"].get(path, {}).get("functions", {}).get(name)
-        if found is None:
+        coverage = report["files"].get(path, {}).get("functions", {}).get(name)
+        if coverage is None:
             yield f"{path}: {name} is not run at all"
-        elif found["missing_lines"] or found["missing_branches"]:
-            branches = [f"{start}->{end}" for start, end in found["missing_branches"]]
-            missing = ", ".join([*map(str, found["missing_lines"]), *branches])
+        elif coverage["missing_lines"] or found["missing_branches"]:
+            branches = [f"{start}->{end}" for start, end in coverage["missing_branches"]]
+            missing = ", ".join([*map(str, coverage["missing_lines"]), *branches])
             yield f"{path}: {name}: {missing}"
 
 

@@ -140,6 +140,24 @@ WRITES: Final = (
         "a random name that it chose itself; the pod ends by itself",
     ),
     HarmFunction(
+        "secondary_scheduler/cli/selftest/objects.py::OwnCluster.create",
+        ("write",),
+        "creates what `selftest` has announced",
+        "names of one run; what was announced; RBAC lets nobody grant more than he has",
+    ),
+    HarmFunction(
+        "secondary_scheduler/cli/selftest/objects.py::OwnCluster._delete",
+        ("write",),
+        "deletes what `selftest` made",
+        "pods of the run's namespace; cluster-scoped objects with label and prefix, the UID is the precondition",
+    ),
+    HarmFunction(
+        "secondary_scheduler/cli/selftest/objects.py::OwnCluster._may",
+        ("write",),
+        "creates a SelfSubjectAccessReview",
+        "changes nothing",
+    ),
+    HarmFunction(
         "secondary_scheduler/cli/optin/probing.py::ask",
         ("write",),
         "asks what admission makes of a pod",
@@ -328,6 +346,12 @@ CREDENTIALS: Final = (
         "the pod's certificate is not verified; `--as-service-account` shows another token than the user's",
     ),
     HarmFunction(
+        "secondary_scheduler/cli/selftest/objects.py::OwnCluster.token",
+        ("credential",),
+        "has a token of the self-test's own ServiceAccount made",
+        "an hour; for the processes of the run, in a file that its user alone can read",
+    ),
+    HarmFunction(
         "secondary_scheduler/cli/connecting.py::asking_as",
         ("credential",),
         "asks in the name of a ServiceAccount",
@@ -378,6 +402,18 @@ CREDENTIALS: Final = (
 )
 
 PROGRAMS: Final = (
+    HarmFunction(
+        "secondary_scheduler/cli/selftest/instances.py::_Process.__init__",
+        ("program",),
+        "starts a scheduler of the self-test",
+        "this program's own, or the file that `--scheduler-binary` names; no shell; it ends with the run",
+    ),
+    HarmFunction(
+        "secondary_scheduler/cli/selftest/instances.py::_Process.metrics",
+        ("connection",),
+        "reads the metrics of that scheduler",
+        "127.0.0.1 and the port it was given; no credential is sent",
+    ),
     HarmFunction(
         "secondary_scheduler/cli/fleet/process.py::run",
         ("program",),
@@ -452,6 +488,12 @@ RBAC: Final = (
         ("rbac",),
         "Role: the scheduler's Lease",
         "the Leases' names",
+    ),
+    HarmFunction(
+        "secondary_scheduler/cli/selftest/objects.py::scaffold",
+        ("rbac",),
+        "Role, ClusterRole and bindings of the self-test",
+        "the account of the run's own namespace; rules of the catalogue",
     ),
     HarmFunction(
         "secondary_scheduler/operator/reconcile/objects.py::lease_role_binding",
@@ -600,6 +642,8 @@ PROVEN: Final = (*WRITES, *CLIENT, *CREDENTIALS)
 """Those whose every branch a unit test takes, and whose mutants are run."""
 
 HARMLESS: Final = {
+    "secondary_scheduler/cli/selftest/instances.py::_free_port": "a socket of this machine",
+    "secondary_scheduler/cli/selftest/objects.py::CLUSTER_KINDS": "a table of kinds",
     f"{_ENGINE}/extenders.py::ExtenderEndpoint.__init__": "checks the files of a certificate",
     "scheduler/observe/certificate.py::SelfSigned.use": "a server's own certificate",
     "scheduler/observe/certificate.py::serving_context": "a server's own certificate",

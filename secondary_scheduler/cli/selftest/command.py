@@ -82,11 +82,11 @@ def selftest(
     with cluster_to_read(kubeconfig, context, renewed=True) as connection:
         prepared = PreparedRun(connection, options)
         agree(prepared, yes=yes)
-        found = prepared.run(lambda line: typer.echo(line, err=True))
-    write_page(found, files)
+        result = prepared.run(lambda line: typer.echo(line, err=True))
+    write_page(result, files)
     if output.is_document:
-        typer.echo(document_text(found, output), nl=False)
+        typer.echo(document_text(result, output), nl=False)
     else:
-        typer.echo("\n".join(markdown(found)))
-    if found.has_failed:
+        typer.echo("\n".join(markdown(result)))
+    if result.has_failed:
         raise typer.Exit(ExitCode.ERROR)

@@ -261,7 +261,7 @@ class DeploymentInstances:
     def kill(self, holder: str) -> None:
         """See `Instances`."""
         # The identity of client-go and of ours begins with the host's name, which is the pod's.
-        self._cluster.delete("Pod", holder.rpartition("_")[0])
+        self._cluster.end_pod(holder.rpartition("_")[0])
 
     def problem(self) -> str:
         """See `Instances`."""

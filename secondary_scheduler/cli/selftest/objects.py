@@ -19,6 +19,7 @@ from scheduler.kube.client import (
     NotFound,
     SyncConnection,
     api_path,
+    request_token,
 )
 from secondary_scheduler.cli.errors import explained
 from secondary_scheduler.clusterstatus.listing import list_items, read_object
@@ -60,6 +61,17 @@ _NAMESPACED = {
     "PodGroup": ("scheduling.x-k8s.io/v1alpha1", "podgroups"),
     "Pod": ("v1", "pods"),
 }
+
+
+class Leftover(NamedTuple):
+    """A cluster-scoped object of a run."""
+
+    kind: ClusterKind
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.kind} {self.name}"
 
 
 class Right(NamedTuple):
@@ -135,12 +147,12 @@ def _object(api_version: str, kind: str, names: Names, name: str, namespace: str
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
 
 
-def needed_rights(made: Sequence[KubeObject]) -> Iterator[Right]:
+def needed_rights(objects: Sequence[KubeObject]) -> Iterator[Right]:
     """Yield the rights for making and removing these objects, and for what the steps do in the namespace."""
     plurals = {kind.kind: kind.resource for kind in CLUSTER_KINDS} | {
         kind: resource for kind, (_, resource) in _NAMESPACED.items()
     }
-    seen = {(str(item["apiVersion"]), plurals[str(item["kind"])]) for item in made}
+    seen = {(str(item["apiVersion"]), plurals[str(item["kind"])]) for item in objects}
     for api_version, resource in sorted(seen | {("v1", "pods")}):
         group = api_version.partition("/")[0] if "/" in api_version else ""
         yield from (Right(verb, group, resource) for verb in ("create", "delete"))
@@ -207,9 +219,9 @@ class OwnCluster:
         items = list_items(self.connection, _path("v1", "Pod", self.names.namespace))
         return {str(part(item, "metadata").get("name")): item for item in items}
 
-    def delete(self, kind: str, name: str) -> None:
-        """Delete an object of the run's namespace at once; one that is gone is none to delete."""
-        path = _path(_NAMESPACED[kind][0], kind, self.names.namespace, name)
+    def end_pod(self, name: str) -> None:
+        """Delete a pod of the run's namespace at once; one that is gone is none to delete."""
+        path = _path("v1", "Pod", self.names.namespace, name)
         self._delete(path, {"gracePeriodSeconds": 0})
 
     def _delete(self, path: str, options: Mapping[str, Any]) -> None:
@@ -240,37 +252,33 @@ class OwnCluster:
 
     def token(self, seconds: int) -> str:
         """Return a token of the scheduler's ServiceAccount."""
-        path = api_path("v1", "serviceaccounts", namespace=self.names.namespace, name=ACCOUNT, subresource="token")
-        request = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": seconds},
-        }
-        answer = read_object(self.connection.request("POST", path, body=request), path)
-        return str(part(answer, "status").get("token") or "")
+        return request_token(self.connection, self.names.namespace, ACCOUNT, seconds)
 
-    def leftovers(self) -> list[tuple[ClusterKind, str]]:
+    def leftovers(self) -> list[Leftover]:
         """Return what runs that did not end as they should have left in the cluster, in the order of its removal."""
-        found = []
+        leftovers = []
         for kind in CLUSTER_KINDS:
             for item in list_items(
                 self.connection, api_path(kind.api_version, kind.resource), {"labelSelector": LABEL}
             ):
-                name = str(part(item, "metadata").get("name") or "")
-                if name.startswith(PREFIX):
-                    found.append((kind, name))
-        return found
+                metadata = part(item, "metadata")
+                leftover = Leftover(kind, str(metadata.get("name") or ""), str(metadata.get("uid") or ""))
+                if leftover.name.startswith(PREFIX):
+                    leftovers.append(leftover)
+        return leftovers
 
-    def remove(self, found: Sequence[tuple[ClusterKind, str]], say: Callable[[str], None]) -> list[str]:
+    def remove(self, leftovers: Sequence[Leftover], say: Callable[[str], None]) -> list[str]:
         """Delete cluster-scoped objects, and wait until they are gone; returns what is still there, and why."""
         left = []
-        for kind, name in found:
+        for leftover in leftovers:
+            kind, name, uid = leftover
+            options = {"propagationPolicy": "Background", "preconditions": {"uid": uid}}
             try:
-                self._delete(api_path(kind.api_version, kind.resource, name=name), {"propagationPolicy": "Background"})
+                self._delete(api_path(kind.api_version, kind.resource, name=name), options)
             except KubeError as error:
-                left.append(f"{kind.kind} {name}: {explained(error)}")
+                left.append(f"{leftover}: {explained(error)}")
         end = time.monotonic() + _REMOVAL_SECONDS
-        waiting = [name for kind, name in found if kind.kind == "Namespace"]
+        waiting = [leftover.name for leftover in leftovers if leftover.kind.kind == "Namespace"]
         if waiting:
             say(f"waiting until {', '.join(waiting)} is gone")
         while waiting and time.monotonic() < end:

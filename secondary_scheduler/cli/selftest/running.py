@@ -116,8 +116,8 @@ class PreparedRun:
         nodes = len(self._usable)
         yield f"cluster: {self._config.server}, Kubernetes {self._version}; nodes with room for the steps: {nodes}"
         yield f"time: about {_MINUTES} minutes, 15 at most"
-        for kind, name in self.leftovers:
-            yield f"removes what an earlier run left: {kind.kind} {name}"
+        for leftover in self.leftovers:
+            yield f"removes what an earlier run left: {leftover}"
         if self._unable:
             yield f"makes nothing, as {self._unable}"
             return
@@ -194,10 +194,10 @@ class PreparedRun:
         """Remove what this run made, also what a request made that nobody waited for; returns what is left, and why."""
         left: list[str] = []
         for _ in range(2):
-            made = [entry for entry in self._cluster.leftovers() if self._names.run in entry[1]]
-            if not made:
+            own = [entry for entry in self._cluster.leftovers() if self._names.run in entry.name]
+            if not own:
                 break
-            left = self._cluster.remove(made, say)
+            left = self._cluster.remove(own, say)
         for line in left:
             say(f"not removed: {line}")
         return left

@@ -281,7 +281,7 @@ def _taints(bench: Bench) -> list[str]:
     else:
         raise StepSkipped("no node has taints of the effect NoSchedule only, and room; the self-test taints none")
     kept_off = bench.stays_waiting(bench.pod("without-toleration", pinned([info.name])))
-    bench.cluster.delete("Pod", "without-toleration")
+    bench.cluster.end_pod("without-toleration")
     tolerations = [{"key": taint.key, "operator": "Exists", "effect": taint.effect} for taint in taints]
     bench.placed([bench.pod("with-toleration", {**pinned([info.name]), "tolerations": tolerations})])
     return [f"on {info.name}: placed with the toleration; without it: {kept_off}"]
@@ -348,9 +348,9 @@ def _load(bench: Bench) -> list[str]:
     nodes = bench.some_usable(2, 4)
     seen = []
     for idle in (nodes[-1], nodes[0]):
-        asked = source.questions
+        questions = source.questions
         source.serve({node: _IDLE_PERCENT if node == idle else _BUSY_PERCENT for node in nodes})
-        if not until(lambda before=asked: source.questions >= before + 2, _REFRESHED_SECONDS):  # type: ignore[misc]
+        if not until(lambda before=questions: source.questions >= before + 2, _REFRESHED_SECONDS):  # type: ignore[misc]
             raise StepFailed(f"the scheduler did not ask its metric source twice within {_REFRESHED_SECONDS:.0f} s")
         names = [
             bench.pod(f"by-load-{idle_number(nodes, idle)}-{number}", pinned(nodes), scheduler_name=bench.by_load)
