@@ -215,6 +215,7 @@ class TestPrometheus:
 
     @pytest.mark.parametrize("fault", FAULTS)
     def test_a_harmful_answer(self, running: Running, fault: str) -> None:
+        server.packed_bomb()  # packed by now: whoever asks for it waits a second
         process = psutil.Process(running.daemon.pid)
         before = process.memory_info().rss
         running.prometheus.answer, reason = FAULTS[fault]
