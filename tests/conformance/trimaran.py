@@ -28,7 +28,7 @@ from tests.conformance import schedulerplugins
 from tests.conformance.case import Answer, Case, Json
 from tests.conformance.controlplane import ControlPlane
 from tests.conformance.ours import answer_of
-from tests.conformance.profiles import scheduler_name
+from tests.conformance.profiles import document_of, scheduler_name
 from tests.conformance.surroundings import OVERHEADS
 
 NODE_NAMES = tuple(f"t-{number:03d}" for number in range(300))
@@ -154,16 +154,7 @@ def configuration(watcher: str, models: Json, kubeconfig: str, *, ours: bool) ->
         profiles.append(
             {"schedulerName": scheduler_name(f"trimaran-{name}"), "plugins": points, "pluginConfig": config}
         )
-    return json.dumps(
-        {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "percentageOfNodesToScore": 100,
-            "leaderElection": {"leaderElect": False},
-            "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 5000},
-            "profiles": profiles,
-        }
-    )
+    return document_of(profiles, kubeconfig)
 
 
 @contextlib.contextmanager

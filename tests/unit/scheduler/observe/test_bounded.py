@@ -15,10 +15,11 @@ import pytest
 from aiohttp import web
 
 from scheduler.connectionlimits import ConnectionLimits
-from scheduler.observe import bind, bounded, port_of, serving, serving_context, use_self_signed
+from scheduler.observe import bind, bounded, port_of, serving
 from scheduler.observe.bounded import SECONDS, Drop, Wait
 from tests.support.rawclient import GARBAGE, Client, connect
 from tests.support.waiting import eventually_on_loop
+from tests.unit.scheduler.observe.ports import self_signed
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
@@ -78,9 +79,7 @@ class Served:
 async def served(limits: ConnectionLimits, *, tls: bool = False) -> AsyncIterator[Served]:
     server = Served()
     server.tls = tls
-    context = serving_context(None, None, minimum="VersionTLS12") if tls else None
-    if context is not None:
-        use_self_signed(context, "127.0.0.1")
+    context = self_signed() if tls else None
     listeners = bind("127.0.0.1", 0)
     async with serving(
         server.application(),
