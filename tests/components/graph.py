@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import runpy
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -197,6 +198,12 @@ def run_program(config: Mapping[str, str], **options: Any) -> Graph:
 
 def stack_values(stack: str) -> dict[str, str]:
     """A stack file's values over Pulumi.yaml's defaults, as the engine hands them to the program."""
+    return dict(_stack_values(stack))
+
+
+@functools.cache
+def _stack_values(stack: str) -> Mapping[str, str]:
+    """The same, read once."""
     project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
     values = {key: declared["default"] for key, declared in project["config"].items()}
     document = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())

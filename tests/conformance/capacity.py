@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from tests.conformance.capacitycases import CLASSES, PROFILES
 from tests.conformance.case import BOUND, UNSCHEDULABLE, Asked, Case, Json, key_of
 from tests.conformance.controlplane import ControlPlane
 from tests.conformance.oracle import Oracle, _answer
-from tests.conformance.profiles import scheduler_name
+from tests.conformance.profiles import document_of, scheduler_name
 from tests.conformance.schedulerplugins import install_crds, options, scheduler_plugins_running
 
 QUOTA_CRD = Path(__file__).parents[2] / "components/crds/scheduling.x-k8s.io_elasticquotas.yaml"
@@ -43,16 +42,7 @@ def configuration(kubeconfig: str, *, ours: bool, compatibility: str = "upstream
             "postFilter": {"enabled": [{"name": plugin}], "disabled": [{"name": "*"}]},
         }
         profiles.append({"schedulerName": scheduler_name(name), "plugins": plugins, "pluginConfig": config})
-    return json.dumps(
-        {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "percentageOfNodesToScore": 100,
-            "leaderElection": {"leaderElect": False},
-            "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 5000},
-            "profiles": profiles,
-        }
-    )
+    return document_of(profiles, kubeconfig)
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ from tests.conformance.compare import differences, report
 from tests.conformance.controlplane import ControlPlane, control_plane_running
 from tests.conformance.oracle import Oracle, oracle_of
 from tests.conformance.ours import answer_of, load
-from tests.conformance.profiles import scheduler_name
+from tests.conformance.profiles import document_of, scheduler_name
 from tests.conformance.runner import Runner, Summary
 from tests.conformance.schedulerlog import VMODULE
 
@@ -54,16 +54,7 @@ def configuration(kubeconfig: str, *, ours: bool, reserving: Json | None = None)
         if reserving is not None:
             points |= {"reserve": {"enabled": enabled}, "postBind": {"enabled": enabled}}
         profiles.append({"schedulerName": scheduler_name(f"numa-{name}"), "plugins": points, "pluginConfig": config})
-    return json.dumps(
-        {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "percentageOfNodesToScore": 100,
-            "leaderElection": {"leaderElect": False},
-            "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 5000},
-            "profiles": profiles,
-        }
-    )
+    return document_of(profiles, kubeconfig)
 
 
 async def install(api: Api) -> None:

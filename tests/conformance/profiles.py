@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.catalog import DEFAULT_KUBERNETES, KubernetesVersion, default_plugins
@@ -193,4 +193,18 @@ def configuration(kubeconfig: str, kubernetes: KubernetesVersion = DEFAULT_KUBER
             "profiles": [*(_profile(variant, kubernetes) for variant in variants()), plain],
         },
         indent=1,
+    )
+
+
+def document_of(profiles: Sequence[Json], kubeconfig: str) -> str:
+    """A configuration of scheduler-plugins, or of ours beside it, as JSON, which is YAML."""
+    return json.dumps(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "percentageOfNodesToScore": 100,
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 5000},
+            "profiles": profiles,
+        }
     )

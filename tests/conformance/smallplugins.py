@@ -5,14 +5,13 @@ Every AppGroup and NetworkTopology that a pod asks for exists: where one is miss
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from typing import Any
 
 from tests.conformance import schedulerplugins
 from tests.conformance.case import Case, Json
-from tests.conformance.profiles import scheduler_name
+from tests.conformance.profiles import document_of, scheduler_name
 
 GROUP, WORKLOAD = "appgroup.diktyo.x-k8s.io", "appgroup.diktyo.x-k8s.io.workload"
 REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
@@ -47,21 +46,7 @@ PLUGINS = frozenset(_WEIGHTS)
 
 def configuration(kubeconfig: str, *, ours: bool) -> str:
     """The configuration of both; our own options stand in the file of ours only."""
-    return document([_profile(name, plugins, ours=ours) for name, plugins in PROFILES.items()], kubeconfig)
-
-
-def document(profiles: Sequence[Json], kubeconfig: str) -> str:
-    """A configuration as JSON, which is YAML."""
-    return json.dumps(
-        {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "percentageOfNodesToScore": 100,
-            "leaderElection": {"leaderElect": False},
-            "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 5000},
-            "profiles": profiles,
-        }
-    )
+    return document_of([_profile(name, plugins, ours=ours) for name, plugins in PROFILES.items()], kubeconfig)
 
 
 def _profile(name: str, plugins: dict[str, Json], *, ours: bool) -> Json:

@@ -23,10 +23,10 @@ from scheduler.state import CODEC_OF_KIND, ClusterState, SchedulingQueue
 from tests.conformance.apiclient import Api
 from tests.conformance.case import Json, key_of
 from tests.conformance.controlplane import ControlPlane
-from tests.conformance.profiles import scheduler_name
+from tests.conformance.profiles import document_of, scheduler_name
 from tests.conformance.schedulerlog import LogState
 from tests.conformance.schedulerplugins import options, scheduler_plugins_running
-from tests.conformance.smallplugins import GROUP, WORKLOAD, document
+from tests.conformance.smallplugins import GROUP, WORKLOAD
 from tests.conformance.surroundings import create_surroundings
 
 PLUGINS = ("QOSSort", "TopologicalSort")
@@ -66,7 +66,7 @@ def configuration(plugin: str, kubeconfig: str, *, ours: bool, compatibility: st
         "postFilter": {"disabled": [{"name": "*"}]},
     }
     profile = {"schedulerName": scheduler_name("small-queue"), "plugins": points, "pluginConfig": config + mode}
-    return document([profile], kubeconfig)
+    return document_of([profile], kubeconfig)
 
 
 def generate(plugin: str, seed: int) -> tuple[list[Json], list[Json]]:

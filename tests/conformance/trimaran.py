@@ -28,7 +28,7 @@ from tests.conformance import schedulerplugins
 from tests.conformance.case import Answer, Case, Json
 from tests.conformance.controlplane import ControlPlane
 from tests.conformance.ours import answer_of
-from tests.conformance.profiles import scheduler_name
+from tests.conformance.profiles import document_of, scheduler_name
 from tests.conformance.surroundings import OVERHEADS
 
 NODE_NAMES = tuple(f"t-{number:03d}" for number in range(300))
@@ -73,7 +73,7 @@ class Watcher:
         self._server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://{LOOPBACK}:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
     def close(self) -> None:
         """Serve no more."""
@@ -154,16 +154,7 @@ def configuration(watcher: str, models: Json, kubeconfig: str, *, ours: bool) ->
         profiles.append(
             {"schedulerName": scheduler_name(f"trimaran-{name}"), "plugins": points, "pluginConfig": config}
         )
-    return json.dumps(
-        {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "percentageOfNodesToScore": 100,
-            "leaderElection": {"leaderElect": False},
-            "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 5000},
-            "profiles": profiles,
-        }
-    )
+    return document_of(profiles, kubeconfig)
 
 
 @contextlib.contextmanager

@@ -124,6 +124,7 @@ def running(
     token, ca, config, log = (directory / name for name in ("token", "ca.crt", "config.yaml", "log"))
     token.write_text(TOKEN)
     ca.write_bytes(authority.pair.certificate)
+    server.packed_bomb()  # now: packing takes a second, and delays whatever else this process serves
     prometheus = BreakablePrometheus(certificate(authority), directory, TOKEN)
     prometheus.loads = {"node-a": 0.7, "node-b": 0.2, "node-c": 0.2, "node-d": 0.2}
     config.write_text(json.dumps(configuration(control_plane.kubeconfig, prometheus.url, token, ca)))

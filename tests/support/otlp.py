@@ -79,7 +79,7 @@ def receiver_running() -> Iterator[Receiver]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     receiver.address = f"http://127.0.0.1:{server.server_address[1]}"
     try:

@@ -61,7 +61,7 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def prometheus() -> Iterator[Prometheus]:
     with Prometheus() as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         yield server
         server.shutdown()

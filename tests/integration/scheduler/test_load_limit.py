@@ -59,7 +59,7 @@ class Watcher:
 @contextlib.contextmanager
 def watcher_running(loads: dict[str, float]) -> Iterator[Watcher]:
     watcher = Watcher(loads)
-    thread = threading.Thread(target=watcher.server.serve_forever)
+    thread = threading.Thread(target=watcher.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         yield watcher

@@ -109,7 +109,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def cluster(tmp_path: Path) -> Iterator[str]:
     """A kubeconfig of that server."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         context = {"name": "c", "context": {"cluster": "c"}}
         named = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}

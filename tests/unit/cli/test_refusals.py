@@ -49,7 +49,7 @@ class Server(http.server.ThreadingHTTPServer):
 @pytest.fixture(scope="module")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with Server(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         file = tmp_path_factory.mktemp("kubeconfig") / "kubeconfig"
         context = {"name": "c", "context": {"cluster": "c"}}

@@ -54,7 +54,7 @@ class _FakeVersion(BaseHTTPRequestHandler):
 @pytest.fixture
 def old_server() -> Iterator[str]:
     with HTTPServer(("127.0.0.1", 0), _FakeVersion) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()

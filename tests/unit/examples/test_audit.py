@@ -70,7 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def advisories() -> Iterator[Advisories]:
     with Advisories() as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         yield server
         server.shutdown()

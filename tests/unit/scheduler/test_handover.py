@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,9 +20,10 @@ from scheduler.engine import DecisionHistory
 from scheduler.handover import Handover
 from scheduler.kube.client import ApiError, ClientConfig, KubeClient
 from scheduler.kube.client.errors import api_error
-from scheduler.observe import EndpointSources, GaugeRefresh, Server, serving_context, use_self_signed
+from scheduler.observe import EndpointSources, GaugeRefresh, Server
 from scheduler.observe.health import HealthChecks
 from tests.unit.scheduler.engine.test_handedover import START, history, items
+from tests.unit.scheduler.observe.ports import free_port, self_signed
 
 OLD, NEW = "s-old", "s-new"
 
@@ -96,18 +95,6 @@ class Side:
             wall=lambda: START + 200,
             token_file=token,
         )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def self_signed() -> ssl.SSLContext:
-    context = serving_context(None, None, minimum="VersionTLS12")
-    use_self_signed(context, "127.0.0.1")
-    return context
 
 
 @asynccontextmanager

@@ -21,7 +21,9 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.real_time
 
-SETTINGS = LeaseSettings(namespace="ns", name="lock", duration=1.5, renew_deadline=1.0, retry_period=0.1)
+SETTINGS = LeaseSettings(namespace="ns", name="lock", duration=1.5, renew_deadline=1.0, retry_period=0.02)
+SHORT = LeaseSettings(namespace="ns", name="lock", duration=0.4, renew_deadline=0.3, retry_period=0.02)
+"""For a candidate that waits for another's Lease to expire."""
 
 
 class FakeLeases:
@@ -199,7 +201,7 @@ def test_a_renewing_holder_is_never_replaced(api: FakeLeases, candidate: Make) -
     first = candidate("first")
     assert first.started.wait(5)
     second = candidate("second")
-    assert not second.started.wait(2.5)
+    assert not second.started.wait(SETTINGS.duration + 0.2)
     assert api.holder == "first"
     assert second.elector.observed_holder == "first"
     assert not second.elector.is_leader()
@@ -219,9 +221,9 @@ def test_a_renewing_holder_is_never_replaced(api: FakeLeases, candidate: Make) -
 def test_an_invalid_duration_counts_as_our_own(api: FakeLeases, candidate: Make, junk: dict[str, Any]) -> None:
     api.edit(holderIdentity="other", **junk)
     started = time.monotonic()
-    holder = candidate()
+    holder = candidate(settings=SHORT)
     assert holder.started.wait(6)
-    assert time.monotonic() - started >= SETTINGS.duration
+    assert time.monotonic() - started >= SHORT.duration
     assert isinstance(api.writes[0]["spec"]["acquireTime"], str)
     assert api.writes[0]["spec"]["leaseTransitions"] < 2**31
 
@@ -235,7 +237,7 @@ def test_stopping_hands_the_lease_over_at_once(api: FakeLeases, candidate: Make)
     first = candidate("first")
     assert first.started.wait(5)
     second = candidate("second")
-    time.sleep(0.3)
+    eventually(lambda: second.elector.observed_holder == "first", interval=0.01)
     first.elector.stop()
     assert not first.elector.is_leader()
     freed = next(write for write in api.writes if write["spec"]["holderIdentity"] == "")
@@ -246,7 +248,7 @@ def test_stopping_hands_the_lease_over_at_once(api: FakeLeases, candidate: Make)
 
 def test_stopping_without_release_leaves_the_lease_to_expire(api: FakeLeases, candidate: Make) -> None:
     settings = LeaseSettings(
-        namespace="ns", name="lock", duration=1.5, renew_deadline=1.0, retry_period=0.1, release_on_stop=False
+        namespace="ns", name="lock", duration=1.5, renew_deadline=1.0, retry_period=0.02, release_on_stop=False
     )
     holder = candidate("me", settings)
     assert holder.started.wait(5)
@@ -266,7 +268,7 @@ def test_stopping_a_candidate_does_not_touch_the_holders_lease(api: FakeLeases, 
     first = candidate("first")
     assert first.started.wait(5)
     second = candidate("second")
-    time.sleep(0.2)
+    eventually(lambda: second.elector.observed_holder == "first", interval=0.01)
     second.elector.stop()
     assert api.holder == "first"
     assert not first.lost.is_set()
@@ -283,7 +285,7 @@ def test_a_server_that_hangs_ends_leadership_at_the_deadline(api: FakeLeases, ca
     assert not holder.elector.healthy()
     assert "could not be renewed in time" in holder.reasons[0]
     api.hang.set()
-    time.sleep(0.5)
+    holder.elector._thread.join(5)
     assert len(holder.reasons) == 1
     assert not holder.elector.is_leader()
 
@@ -292,11 +294,11 @@ def test_failures_shorter_than_the_deadline_are_survived(api: FakeLeases, candid
     holder = candidate()
     assert holder.started.wait(5)
     api.fail_with = 500
-    eventually(lambda: "500" in holder.elector._last_failure)
+    eventually(lambda: "500" in holder.elector._last_failure, interval=0.01)
+    held_until = holder.elector._held_until
     time.sleep(0.3)
     api.fail_with = 0
-    eventually(lambda: holder.elector._last_failure == "")
-    time.sleep(SETTINGS.renew_deadline)
+    eventually(lambda: time.monotonic() > held_until, interval=0.01)
     assert holder.elector.is_leader()
     assert not holder.lost.is_set()
 
@@ -305,9 +307,11 @@ def test_a_renewal_whose_answer_is_lost_does_not_lose_the_lease(api: FakeLeases,
     holder = candidate()
     assert holder.started.wait(5)
     api.swallow_answers = True
-    time.sleep(0.4)
+    version = api.version
+    eventually(lambda: api.version >= version + 2, interval=0.01)
+    held_until = holder.elector._held_until
     api.swallow_answers = False
-    time.sleep(SETTINGS.renew_deadline)
+    eventually(lambda: time.monotonic() > held_until, interval=0.01)
     assert holder.elector.is_leader()
     assert api.holder == "me"
 
@@ -319,7 +323,7 @@ def test_a_stolen_lease_ends_leadership_at_the_next_renewal(api: FakeLeases, can
     assert holder.lost.wait(0.8)
     assert holder.reasons == ["the Lease is held by thief"]
     assert not holder.elector.is_leader()
-    time.sleep(0.3)
+    holder.elector._thread.join(5)
     assert api.holder == "thief"
 
 
@@ -371,7 +375,8 @@ def test_the_wall_clock_does_not_matter(api: FakeLeases, candidate: Make, monkey
 
     monkeypatch.setattr(lease_module, "datetime", Jumping)
     writes = len(api.writes)
-    time.sleep(SETTINGS.duration)
+    held_until = holder.elector._held_until
+    eventually(lambda: time.monotonic() > held_until, interval=0.01)
     assert holder.elector.is_leader()
     assert not holder.lost.is_set()
     assert len({write["spec"]["renewTime"][11:13] for write in api.writes[writes:]}) == 2

@@ -18,6 +18,7 @@ import requests
 
 from scheduler.catalog import CredentialRules
 from scheduler.load import LoadError, LoadSettings, PrometheusSource
+from tests.unit.scheduler.load.fakes import send
 
 Answer = Callable[[BaseHTTPRequestHandler, str], None]
 
@@ -45,16 +46,6 @@ class FakePrometheus:
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-
-
-def send(
-    handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, content_type: str = "application/json"
-) -> None:
-    handler.send_response(status)
-    handler.send_header("Content-Type", content_type)
-    handler.send_header("Content-Length", str(len(body)))
-    handler.end_headers()
-    handler.wfile.write(body)
 
 
 def vector(values: dict[str, str], extra: list[Any] | None = None) -> bytes:

@@ -15,10 +15,11 @@ import pytest
 from aiohttp import web
 
 from scheduler.connectionlimits import ConnectionLimits
-from scheduler.observe import bind, bounded, port_of, serving, serving_context, use_self_signed
+from scheduler.observe import bind, bounded, port_of, serving
 from scheduler.observe.bounded import SECONDS, Drop, Wait
 from tests.support.rawclient import GARBAGE, Client, connect
 from tests.support.waiting import eventually_on_loop
+from tests.unit.scheduler.observe.ports import self_signed
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
@@ -78,9 +79,7 @@ class Served:
 async def served(limits: ConnectionLimits, *, tls: bool = False) -> AsyncIterator[Served]:
     server = Served()
     server.tls = tls
-    context = serving_context(None, None, minimum="VersionTLS12") if tls else None
-    if context is not None:
-        use_self_signed(context, "127.0.0.1")
+    context = self_signed() if tls else None
     listeners = bind("127.0.0.1", 0)
     async with serving(
         server.application(),
@@ -105,11 +104,10 @@ async def server(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
         yield server
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything is overdue at the next look."""
-    for wait in Wait:
-        monkeypatch.setitem(SECONDS, wait, 0.01)
+@pytest.fixture(autouse=True)
+def frequent_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server looks for what is overdue without a second's wait."""
+    monkeypatch.setattr(bounded, "_SWEEP_SECONDS", 0.05)
 
 
 async def test_requests_on_one_connection_are_answered_one_after_the_other(server: Served) -> None:
@@ -167,9 +165,9 @@ async def test_an_answer_under_way_is_finished_and_others_are_refused() -> None:
     ids=["head", "body", "unread"],
 )
 async def test_who_does_not_finish_what_it_began_is_dropped(
-    server: Served, impatient: None, monkeypatch: pytest.MonkeyPatch, sent: bytes, words: Wait
+    server: Served, monkeypatch: pytest.MonkeyPatch, sent: bytes, words: Wait
 ) -> None:
-    monkeypatch.setitem(SECONDS, Wait.HANDSHAKE, 60)
+    monkeypatch.setitem(SECONDS, words, 0.01)
     client = await server.client()
     if words is Wait.READ:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -179,13 +177,14 @@ async def test_who_does_not_finish_what_it_began_is_dropped(
     assert server.lines[0][1]["reason"] == f"{words.value} within {SECONDS[words]} s"
 
 
-async def test_who_sends_nothing_is_dropped(server: Served, impatient: None) -> None:
+async def test_who_sends_nothing_is_dropped(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SECONDS, Wait.HANDSHAKE if server.tls else Wait.FIRST_REQUEST, 0.01)
     await (await server.client(tls=False)).ended()
     assert server.reasons == [Drop.TIMEOUT]
 
 
 async def test_a_byte_now_and_then_is_no_progress(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SECONDS, Wait.FIRST_REQUEST, 0.5)
+    monkeypatch.setitem(SECONDS, Wait.FIRST_REQUEST, 0.2)
     client = await server.client(b"GET / HTTP/1.1\r\nX: ")
 
     async def trickle() -> None:
@@ -201,8 +200,9 @@ async def test_a_byte_now_and_then_is_no_progress(server: Served, monkeypatch: p
 
 
 async def test_a_connection_without_a_further_request_ends_and_nobody_hears_of_it(
-    server: Served, impatient: None
+    server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setitem(SECONDS, Wait.NEXT_REQUEST, 0.01)
     client = await server.client(GET)
     assert await client.answer() == "200 ok"
     await client.ended()
@@ -240,12 +240,13 @@ async def test_a_hundred_malformed_requests_are_one_line(server: Served, caplog:
 
 
 async def test_a_body_that_cannot_be_read_to_its_end_is_dropped(
-    server: Served, impatient: None, caplog: pytest.LogCaptureFixture
+    server: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """aiohttp does not tell who reads it that there will be no more."""
     client = await server.client(POST + b"Transfer-Encoding: chunked\r\n\r\n")
     await eventually_on_loop(lambda: server.reading, "the body is read")
     client.writer.write(b"zz\r\n")
+    monkeypatch.setitem(SECONDS, Wait.BODY, 0.01)
     await client.ended()
     assert server.reasons == [Drop.TIMEOUT]
     assert not caplog.records
@@ -385,7 +386,6 @@ async def test_what_a_failed_connection_had_goes_without_the_garbage_collector(
 async def test_memory_is_given_back_once_after_a_flood(monkeypatch: pytest.MonkeyPatch) -> None:
     dropped_by_then: list[int] = []
     monkeypatch.setattr(bounded, "_FLOOD", 30)
-    monkeypatch.setattr(bounded, "_SWEEP_SECONDS", 0.05)
     async with served(ConnectionLimits(20, 8)) as server:
         monkeypatch.setattr(bounded, "_give_memory_back", lambda: dropped_by_then.append(len(server.reasons)))
         for _ in range(40):

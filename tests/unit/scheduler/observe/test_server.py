@@ -33,6 +33,7 @@ from scheduler.observe.refresh import GaugeRefresh
 from scheduler.observe.server import Server
 from tests.support.rawclient import send_garbage
 from tests.support.waiting import PATIENCE_SECONDS
+from tests.unit.scheduler.observe.ports import free_port, self_signed
 
 RIGHTS = {
     "tenant": (
@@ -86,18 +87,6 @@ class NoGauges(GaugeRefresh):
 
     async def ask(self, question: Callable[[], Any]) -> Any:
         return question()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def self_signed() -> ssl.SSLContext:
-    context = serving_context(None, None, minimum="VersionTLS12")
-    use_self_signed(context, "127.0.0.1")
-    return context
 
 
 def unstarted(

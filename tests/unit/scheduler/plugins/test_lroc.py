@@ -1,5 +1,6 @@
 """LowRiskOverCommitment: upstream's vectors, the beta distribution, the columns against a reference, `safe` mode."""
 
+import functools
 import json
 import math
 import random
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from scheduler.core import decide, explain
-from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, ProfileRunner, Resources, conclude
+from scheduler.framework import CycleState, LoadReading, NodeLoad, PodInfo, Resources, conclude
 from scheduler.helpers.loadstats import (
     ResourceStats,
     measured_upstream,
@@ -30,17 +31,14 @@ from scheduler.plugins.lowriskovercommitment import (
     total_risk,
 )
 from tests.support.selection import tries
-from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, node, only_scores, pod, runner
+from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
 from tests.unit.scheduler.plugins import reference_load as reference
-from tests.unit.scheduler.plugins.vectors import cases, loads, pod_of, profile_of, raw, state_of
+from tests.unit.scheduler.plugins.vectors import cases, load_profile, loads, pod_of, profile_of, raw, state_of
 
 NAME = "LowRiskOverCommitment"
 FILE = "trimaran_lroc.json"
 SHARED = "trimaran_shared.json"
-
-
-def profile(compatibility: str = "safe", **args: object) -> ProfileRunner:
-    return runner(only_scores(NAME), {NAME: {"watcherAddress": WATCHER, **args}}, compatibility=compatibility)
+profile = functools.partial(load_profile, NAME)
 
 
 def column(*values: float) -> Any:

@@ -1,5 +1,6 @@
 """LoadVariationRiskBalancing: upstream's vectors, the formula over columns, and where `safe` differs."""
 
+import functools
 import math
 import random
 from typing import Any
@@ -9,22 +10,19 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from scheduler.core import decide, explain
-from scheduler.framework import CycleState, NodeLoad, ProfileRunner, conclude
+from scheduler.framework import CycleState, NodeLoad, conclude
 from scheduler.helpers.loadstats import ResourceStats
 from scheduler.helpers.upstreamsums import upstream_requests
 from scheduler.plugins.loadvariationriskbalancing import balance_score
 from tests.support.selection import tries
-from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, node, only_scores, pod, runner
+from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
 from tests.unit.scheduler.plugins import reference_load as reference
-from tests.unit.scheduler.plugins.vectors import cases, loads, pod_of, profile_of, raw, state_of
+from tests.unit.scheduler.plugins.vectors import cases, load_profile, loads, pod_of, profile_of, raw, state_of
 
 NAME = "LoadVariationRiskBalancing"
 FILE = "trimaran_lvrb.json"
 MIB = 1024.0 * 1024.0
-
-
-def profile(compatibility: str = "safe", **args: object) -> ProfileRunner:
-    return runner(only_scores(NAME), {NAME: {"watcherAddress": WATCHER, **args}}, compatibility=compatibility)
+profile = functools.partial(load_profile, NAME)
 
 
 @pytest.mark.parametrize("case", cases(FILE, "plugin_score"))

@@ -1,22 +1,20 @@
 """TargetLoadPacking beyond upstream's vectors: recent pods, stale and missing load, and where `safe` differs from
 `upstream`."""
 
+import functools
+
 import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from scheduler.core import explain
-from scheduler.framework import ProfileRunner
 from tests.support.selection import tries
-from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, load, node, only_scores, pod, runner
+from tests.unit.scheduler.core.builders import NOW, cluster, container, load, node, pod
 from tests.unit.scheduler.plugins import reference
-from tests.unit.scheduler.plugins.vectors import raw
+from tests.unit.scheduler.plugins.vectors import load_profile, raw
 
 NAME = "TargetLoadPacking"
-
-
-def profile(compatibility: str = "safe", **args: object) -> ProfileRunner:
-    return runner(only_scores(NAME), {NAME: {"watcherAddress": WATCHER, **args}}, compatibility=compatibility)
+profile = functools.partial(load_profile, NAME)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,11 @@ def profile_of(case: dict[str, Any], *, compatibility: str = "upstream") -> Prof
     return runner(only_scores(case["plugin"]), {case["plugin"]: args}, compatibility=compatibility)
 
 
+def load_profile(plugin: str, compatibility: str = "safe", **args: object) -> ProfileRunner:
+    """A plugin that asks a watcher as the only one that scores."""
+    return runner(only_scores(plugin), {plugin: {"watcherAddress": WATCHER, **args}}, compatibility=compatibility)
+
+
 def state_of(case: dict[str, Any]) -> ClusterState:
     """The case's nodes and pods, and the load its watcher serves, read as the watcher source reads it."""
     cluster = ClusterState()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 from hypothesis import settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, rule
 
 from scheduler.config import load_configuration
 from scheduler.core import decide, run_post_filters
@@ -30,6 +30,7 @@ from tests.support.faketime import ManualClocks
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
 from tests.unit.scheduler.plugins.quotas import running
+from tests.unit.scheduler.state.twoqueues import TwoQueues
 
 TEXT = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -189,14 +190,16 @@ def test_a_victim_that_waited_for_permission_wakes_its_preemptor_when_it_is_sent
     assert world.queue.queue_of(preemptor.uid) == "backoff"
 
 
-class GateMachine(RuleBasedStateMachine):
+class GateMachine(TwoQueues):
     """Two worlds, in one of which everybody is asked: at every moment each pod is in the same place in both."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.clock = ManualClocks()
         self.worlds = [FullNodes(self.clock, concern=concern) for concern in (True, False)]
         self.added: set[str] = set()
+
+    def names(self) -> Iterable[str]:
+        return self.added
 
     preemptors = st.integers(0, 5).map(lambda index: f"p{index}")
     numbers = st.integers(0, 8)
@@ -245,19 +248,6 @@ class GateMachine(RuleBasedStateMachine):
     def node_comes(self) -> None:
         for world in self.worlds:
             world.queue.on_event(NODE_ADD, new=world.state.node("n1"))
-
-    @rule(seconds=st.sampled_from([0.3, 2.0, 301.0]))
-    def wait(self, seconds: float) -> None:
-        self.clock.now += seconds
-        for world in self.worlds:
-            world.queue.flush()
-
-    @invariant()
-    def every_pod_is_in_the_same_place(self) -> None:
-        narrowed, unnarrowed = (
-            {name: world.queue.queue_of(f"uid-{name}") for name in sorted(self.added)} for world in self.worlds
-        )
-        assert narrowed == unnarrowed
 
 
 GateMachine.TestCase.settings = settings(max_examples=tries(40), stateful_step_count=25, deadline=None)

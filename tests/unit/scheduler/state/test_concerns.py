@@ -1,9 +1,9 @@
 """Changes that concern few of the waiting pods: the queue asks those, and wakes whom it would wake if it asked all."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from hypothesis import settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import rule
 
 from scheduler.catalog import ActionType
 from scheduler.framework import (
@@ -23,6 +23,7 @@ from scheduler.state import QueuedPod, SchedulingQueue
 from tests.support.faketime import ManualClocks
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import pod
+from tests.unit.scheduler.state.twoqueues import TwoQueues
 
 TICKET = "Ticket"
 ADDED = ClusterEvent(TICKET, ActionType.ADD, "TicketAdd")
@@ -143,15 +144,17 @@ def test_a_plugin_that_cannot_tell_whom_a_change_concerns_is_asked_about_each_po
         assert tickets.queue.counts() == {"active": 1, "backoff": 0, "unschedulable": 0, "gated": 2}
 
 
-class ConcernMachine(RuleBasedStateMachine):
+class ConcernMachine(TwoQueues):
     """Two queues, one of which asks everybody: at every moment each pod is in the same place in both."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.clock = ManualClocks()
         self.worlds = [Tickets(self.clock, concern) for concern in (CONCERN, None)]
         self.pods: dict[str, PodInfo] = {}
         self.flying: dict[str, list[QueuedPod]] = {}
+
+    def names(self) -> Iterable[str]:
+        return self.pods
 
     uids = st.integers(0, 4).map(lambda index: f"p{index}")
     tickets = st.sampled_from("abc")
@@ -206,19 +209,6 @@ class ConcernMachine(RuleBasedStateMachine):
         if name not in self.flying and self.pods.pop(name, None) is not None:
             for world in self.worlds:
                 world.queue.delete(f"uid-{name}")
-
-    @rule(seconds=st.sampled_from([0.3, 2.0, 301.0]))
-    def wait(self, seconds: float) -> None:
-        self.clock.now += seconds
-        for world in self.worlds:
-            world.queue.flush()
-
-    @invariant()
-    def every_pod_is_in_the_same_place(self) -> None:
-        narrowed, unnarrowed = (
-            {name: world.queue.queue_of(f"uid-{name}") for name in self.pods} for world in self.worlds
-        )
-        assert narrowed == unnarrowed
 
 
 ConcernMachine.TestCase.settings = settings(max_examples=tries(60), stateful_step_count=40, deadline=None)

@@ -67,7 +67,7 @@ class Server(ThreadingHTTPServer):
 @pytest.fixture
 def server() -> Iterator[Server]:
     with Server() as http_server:
-        thread = threading.Thread(target=http_server.serve_forever)
+        thread = threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield http_server
         http_server.shutdown()
