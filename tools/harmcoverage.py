@@ -47,7 +47,7 @@ def untaken(report: Mapping[str, Any]) -> Iterator[str]:
         coverage = report["files"].get(path, {}).get("functions", {}).get(name)
         if coverage is None:
             yield f"{path}: {name} is not run at all"
-        elif coverage["missing_lines"] or found["missing_branches"]:
+        elif coverage["missing_lines"] or coverage["missing_branches"]:
             branches = [f"{start}->{end}" for start, end in coverage["missing_branches"]]
             missing = ", ".join([*map(str, coverage["missing_lines"]), *branches])
             yield f"{path}: {name}: {missing}"

@@ -67,7 +67,9 @@ def main(arguments: Sequence[str]) -> int:
     # The first run makes the mutants, and finds out which test reaches which function.
     _mutmut(f"{next(iter(functions()))}__mutmut_1", workers=options.workers)
     names = sorted(name for name, _ in results())
-    wanted = names if options.number == 0 else random.Random(given.seed).sample(names, min(given.number, len(names)))
+    wanted = (
+        names if options.number == 0 else random.Random(options.seed).sample(names, min(options.number, len(names)))
+    )
     _mutmut(*sorted(wanted), workers=options.workers)
     outcome = {name: code for name, code in results() if name in set(wanted)}
     print(table(outcome, len(names), options.seed))
