@@ -139,6 +139,9 @@ def _progressing(findings: Findings) -> Condition:
     if not rollout.settled:
         reason = "WaitingForReport" if rollout.reports else "WaitingForLeader"
         return Condition(PROGRESSING, True, reason, f"Configuration {wanted}: {rollout.missing}")
+    if decision.finished is None and decision.refused is None:
+        # The Deployment that is there has another image, and the same configuration.
+        return Condition(PROGRESSING, True, "RollingOut", f"{decision.target.revision} is about to be rolled out")
     return Condition(PROGRESSING, False, AS_EXPECTED, f"Configuration {wanted} is rolled out")
 
 

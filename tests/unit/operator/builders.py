@@ -179,6 +179,7 @@ class Instance:
                     self.resource = {**self.resource, "metadata": metadata}
         if plan.status is not None and killed_after is None:
             self.resource = {**self.resource, "status": plan.status}
+            self._says_one_thing()
             self.events += [(event.reason, event.message) for event in plan.events]
 
     def _apply(self, body: dict[str, Any]) -> None:
@@ -235,6 +236,12 @@ class Instance:
         self.writes.clear()
         self.events.clear()
         return self
+
+    def _says_one_thing(self) -> None:
+        """A rollout in progress is one for the condition, too: who waits for it judges the outcome when it ends."""
+        outcome = self.resource["status"].get("lastRollout", {}).get("outcome")
+        if outcome == "InProgress" and self.resource["spec"].get("managementState", "Managed") == "Managed":
+            assert self.condition("Progressing")[0] == "True", self.resource["status"]
 
     def condition(self, condition_type: str) -> tuple[str, str, str]:
         """Status, reason and message, from the status as written."""

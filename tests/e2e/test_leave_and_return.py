@@ -1,0 +1,194 @@
+"""The way to the Go scheduler and back, under load: pods arrive all the time, and nobody's pod is lost.
+
+What is waited for is that every pod has a node in the end. What a switch costs is measured and printed:
+benchmarks/NOTES.md has the figures.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from devcluster.cluster import LocalCluster
+from devcluster.demo.workload import TAINT
+from devcluster.progress import SilentReporter
+from devcluster.spec import ClusterSpec
+from devcluster.toolchain import binaries
+from scheduler import __version__
+from tests.support import without_dns
+from tests.support.live_stack import NAME, NAMESPACE, Live
+from tests.support.waiting import eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+NODES = 10
+GO_REPOSITORY = "registry.k8s.io/scheduler-plugins/kube-scheduler"
+GO_IMAGE = f"{GO_REPOSITORY}:v0.34.7"
+OUR_IMAGE = f"localhost/secondary-scheduler/kube-scheduler:{__version__}"
+OUR_OPERATOR = OUR_IMAGE.replace("kube-scheduler", "operator")
+GANG_LABEL = "scheduling.x-k8s.io/pod-group"
+PLUGINS = {
+    "multiPoint": {"enabled": [{"name": "Coscheduling"}]},
+    "queueSort": {"enabled": [{"name": "Coscheduling"}], "disabled": ["*"]},
+}
+_ARRIVAL_SECONDS = 0.5
+_LONG_WAIT_SECONDS = 5.0
+
+
+@pytest.fixture(scope="module")
+def live(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
+    command = "/bin/kube-scheduler"
+    image = {
+        "executables": {command: [sys.executable, "-I", str(without_dns.__file__), str(binary)]},
+        "appendArgs": {command: ["--bind-address=$(POD_IP)"]},
+        "user": 65532,
+    }
+    spec = ClusterSpec(name="leaving", nodes=NODES, state_root=cluster_state_root, images={GO_REPOSITORY: image})
+    with LocalCluster(spec) as cluster:
+        stack = Live(cluster, tmp_path_factory.mktemp("leaving"), "leaving", only_own=True)
+        yield stack
+        stack.close()
+
+
+@dataclass
+class Arrivals:
+    """Pods that arrive until they are stopped, and when each was seen with a node.
+
+    Attributes:
+        created, bound: by name, in seconds of the monotonic clock.
+    """
+
+    live: Live
+    prefix: str
+    created: dict[str, float] = field(default_factory=dict)
+    bound: dict[str, float] = field(default_factory=dict)
+    _stopped: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> Arrivals:
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(_ARRIVAL_SECONDS):
+            name = f"{self.prefix}-{len(self.created)}"
+            create(self.live, name, {"arrivals": self.prefix})
+            self.created[name] = time.monotonic()
+            self.look()
+
+    def look(self) -> bool:
+        """Note which pods have a node; returns whether all have."""
+        pods = self.live.core.list_namespaced_pod("default", label_selector=f"arrivals={self.prefix}").items
+        now = time.monotonic()
+        for pod in pods:
+            if pod.spec.node_name:
+                self.bound.setdefault(pod.metadata.name, now)
+        return set(self.bound) == set(self.created)
+
+    def cost(self) -> str:
+        """The longest time without a placement, and how many pods waited long."""
+        times = sorted(self.bound.values())
+        gap = max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)
+        waits = [self.bound[name] - self.created[name] for name in self.created]
+        late = sum(wait > _LONG_WAIT_SECONDS for wait in waits)
+        return (
+            f"{self.prefix}: {gap:.1f} s without a placement, {late} of {len(waits)} pods waited longer than "
+            f"{_LONG_WAIT_SECONDS:.0f} s, {max(waits):.1f} s at most"
+        )
+
+
+def create(live: Live, name: str, labels: dict[str, str], cpu: str = "10m") -> None:
+    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": cpu}}}
+    spec = {
+        "schedulerName": NAME,
+        "nodeSelector": {"type": "kwok"},
+        "tolerations": [TAINT],
+        "containers": [container],
+    }
+    live.core.create_namespaced_pod("default", {"metadata": {"name": name, "labels": labels}, "spec": spec})
+
+
+def node_of(live: Live, name: str) -> str:
+    return live.core.read_namespaced_pod(name, "default").spec.node_name or ""
+
+
+def begin_gang(live: Live, name: str) -> None:
+    """Create a PodGroup of three, and two of its pods."""
+    group = {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minMember": 3, "scheduleTimeoutSeconds": 60},
+    }
+    live.custom.create_namespaced_custom_object("scheduling.x-k8s.io", "v1alpha1", "default", "podgroups", group)
+    for number in range(2):
+        create(live, f"{name}-{number}", {GANG_LABEL: name})
+
+
+def image_that_runs(live: Live) -> str:
+    deployment: Any = live.apps.read_namespaced_deployment(NAME, NAMESPACE)
+    return str(deployment.spec.template.spec.containers[0].image)
+
+
+@pytest.mark.parametrize(("direction", "image"), [("leave", GO_IMAGE), ("return", OUR_IMAGE)])
+def test_every_pod_and_a_gang_that_was_begun_are_placed_across_the_switch(
+    live: Live, direction: str, image: str
+) -> None:
+    if direction == "leave":
+        live.up(schedulerImage=OUR_IMAGE, operatorImage=OUR_OPERATOR, plugins=PLUGINS)
+    begin_gang(live, f"gang-{direction}")
+    create(live, f"too-large-{direction}", {}, cpu="10000")
+    with Arrivals(live, direction) as arrivals:
+        eventually(lambda: bool(arrivals.bound), "pods are placed before the switch")
+        live.up(schedulerImage=image)
+        assert image_that_runs(live) == image
+        since = len(arrivals.created)
+        eventually(lambda: f"{direction}-{since}" in arrivals.bound, "pods are placed after the switch")
+    eventually(arrivals.look, "every pod has a node")
+    print(arrivals.cost())
+    assert not node_of(live, f"gang-{direction}-0"), "a gang that is not complete is held"
+    create(live, f"gang-{direction}-2", {GANG_LABEL: f"gang-{direction}"})
+    eventually(lambda: all(node_of(live, f"gang-{direction}-{number}") for number in range(3)), "the gang is placed")
+    assert not node_of(live, f"too-large-{direction}")
+    lease = live.core.api_client.call_api(
+        f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{NAME}",
+        "GET",
+        response_type="object",
+        auth_settings=["BearerToken"],
+        _return_http_data_only=True,
+    )
+    holder = lease["spec"]["holderIdentity"].rpartition("_")[0]
+    pods = live.core.list_namespaced_pod(NAMESPACE, label_selector=f"app={NAME}").items
+    assert holder in {pod.metadata.name for pod in pods}, "the new scheduler has the Lease"
+
+
+def test_a_preview_names_at_once_every_setting_that_the_go_image_cannot_have(live: Live) -> None:
+    refused = {
+        "metricProvider": {
+            "type": "Prometheus",
+            "address": "https://prometheus.example.com",
+            "credentials": {"token": {"fromFileInEnv": "SECONDARY_SCHEDULER_PROMETHEUS_TOKEN_FILE"}},
+        },
+        "plugins": {**PLUGINS, "filter": {"enabled": [{"name": "HighLoadFilter"}]}},
+    }
+    live.settings.pop("operatorImage")
+    output = live.run("preview", fails=True, schedulerImage=GO_IMAGE, **refused)
+    assert "operatorImage: missing" in output
+    assert "metricProvider.credentials: " in output
+    assert 'FilterPlugin "HighLoadFilter" does not exist in scheduler-plugins@0.34' in output
+    live.settings.pop("metricProvider")
