@@ -44,12 +44,12 @@ def untaken(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the functions of which a line or a branch is not taken, from coverage's report in JSON."""
     for function in PROVEN:
         path, _, name = function.place.partition("::")
-        found = report["files"].get(path, {}).get("functions", {}).get(name)
-        if found is None:
+        counted = report["files"].get(path, {}).get("functions", {}).get(name)
+        if counted is None:
             yield f"{path}: {name} is not run at all"
-        elif found["missing_lines"] or found["missing_branches"]:
-            branches = [f"{start}->{end}" for start, end in found["missing_branches"]]
-            missing = ", ".join([*map(str, found["missing_lines"]), *branches])
+        elif counted["missing_lines"] or counted["missing_branches"]:
+            branches = [f"{start}->{end}" for start, end in counted["missing_branches"]]
+            missing = ", ".join([*map(str, counted["missing_lines"]), *branches])
             yield f"{path}: {name}: {missing}"
 
 

@@ -62,16 +62,18 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--number", type=int, default=300, help="mutants in the sample; 0: all")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--lines", action="store_true", help="show what each survivor changes")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     copy_checkout()
     # The first run makes the mutants, and finds out which test reaches which function.
-    _mutmut(f"{next(iter(functions()))}__mutmut_1", workers=given.workers)
+    _mutmut(f"{next(iter(functions()))}__mutmut_1", workers=options.workers)
     names = sorted(name for name, _ in results())
-    wanted = names if given.number == 0 else random.Random(given.seed).sample(names, min(given.number, len(names)))
-    _mutmut(*sorted(wanted), workers=given.workers)
+    wanted = (
+        names if options.number == 0 else random.Random(options.seed).sample(names, min(options.number, len(names)))
+    )
+    _mutmut(*sorted(wanted), workers=options.workers)
     outcome = {name: code for name, code in results() if name in set(wanted)}
-    print(table(outcome, len(names), given.seed))
-    if given.lines:
+    print(table(outcome, len(names), options.seed))
+    if options.lines:
         for name in sorted(name for name, code in outcome.items() if verdict(code) == SURVIVED):
             print(_output("show", name))
     return 0 if score(outcome) >= REQUIRED else 1
