@@ -44,12 +44,12 @@ def untaken(report: Mapping[str, Any]) -> Iterator[str]:
     """Yield the functions of which a line or a branch is not taken, from coverage's report in JSON."""
     for function in PROVEN:
         path, _, name = function.place.partition("::")
-        coverage = report["files"].get(path, {}).get("functions", {}).get(name)
-        if coverage is None:
+        counted = report["files"].get(path, {}).get("functions", {}).get(name)
+        if counted is None:
             yield f"{path}: {name} is not run at all"
-        elif coverage["missing_lines"] or coverage["missing_branches"]:
-            branches = [f"{start}->{end}" for start, end in coverage["missing_branches"]]
-            missing = ", ".join([*map(str, coverage["missing_lines"]), *branches])
+        elif counted["missing_lines"] or counted["missing_branches"]:
+            branches = [f"{start}->{end}" for start, end in counted["missing_branches"]]
+            missing = ", ".join([*map(str, counted["missing_lines"]), *branches])
             yield f"{path}: {name}: {missing}"
 
 

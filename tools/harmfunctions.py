@@ -86,9 +86,9 @@ WRITES: Final = (
         "the Lease of the settings; with the resourceVersion that was read: no newer holder is overwritten",
     ),
     HarmFunction(
-        "secondary_scheduler/operator/writer.py::Writer.execute",
+        "secondary_scheduler/operator/writer.py::Writer._set_finalizers",
         ("write",),
-        "does one action of the operator's plan; sets finalizers",
+        "sets the finalizers of a SecondaryScheduler",
         "with the resourceVersion that was read; only while the operator leads",
     ),
     HarmFunction(

@@ -47,10 +47,8 @@ class Writer:
             case Delete(key=key, uid=uid):
                 await self._delete(key, uid, allowed)
                 return None
-            case SetFinalizers(key=key, finalizers=finalizers, resource_version=version):
-                metadata = {"finalizers": list(finalizers), "resourceVersion": version}
-                call = self._client.patch(_path(key), {"metadata": metadata}, allowed=allowed)
-                return self._learn(key, _CODEC.decode(await self._count_write("patch", key.kind, call)))
+            case _:
+                return await self._set_finalizers(action, allowed)
 
     async def write_status(self, resource: Json, status: Json, allowed: Allowed | None = None) -> Json:
         """Apply the status of an instance, unless it was deleted and created again in between."""
@@ -86,6 +84,12 @@ class Writer:
     ) -> Json:
         call = self._client.patch(_path(key, subresource), body, _APPLY, content_type=APPLY_PATCH, allowed=allowed)
         return self._learn(key, _CODEC.decode(await self._count_write(verb, key.kind, call)))
+
+    async def _set_finalizers(self, action: SetFinalizers, allowed: Allowed | None) -> Json:
+        key = action.key
+        metadata = {"finalizers": list(action.finalizers), "resourceVersion": action.resource_version}
+        call = self._client.patch(_path(key), {"metadata": metadata}, allowed=allowed)
+        return self._learn(key, _CODEC.decode(await self._count_write("patch", key.kind, call)))
 
     async def _delete(self, key: ObjectKey, uid: str, allowed: Allowed | None) -> None:
         options = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}

@@ -119,3 +119,34 @@ def test_a_refused_kind_is_unreadable_until_its_watch_works_again(client):
     assert "Pod" not in caches.unreadable("ns")
     assert "Pod" in caches.unreadable("other")
     assert "ClusterRoleBinding" in caches.unreadable("other")
+
+
+def lists_and_watches(monkeypatch):
+    """Takes the place of Reflector, and notes what each would list."""
+    noted = []
+
+    def note(client, path, codec, sink, reduce, **options):
+        noted.append((path, options["field_selector"], type(codec).__name__))
+
+    monkeypatch.setattr("secondary_scheduler.operator.caches.Reflector", note)
+    return noted
+
+
+def test_secrets_are_watched_by_name_in_their_namespace_and_not_decoded(client, monkeypatch):
+    """Without the selector the request would be for all Secrets; RBAC refuses that."""
+    noted = lists_and_watches(monkeypatch)
+    Caches(client, ["ns"], lambda *_: None, secrets=["a", "b", "a"])
+    secrets = [row for row in noted if row[0].endswith("/secrets")]
+    assert secrets == [
+        ("/api/v1/namespaces/ns/secrets", "metadata.name=a", "Codec"),
+        ("/api/v1/namespaces/ns/secrets", "metadata.name=b", "Codec"),
+    ]
+
+
+def test_of_namespaces_only_those_that_are_served_are_watched(client, monkeypatch):
+    noted = lists_and_watches(monkeypatch)
+    Caches(client, ["ns"], lambda *_: None)
+    assert ("/api/v1/namespaces", "metadata.name=ns", "UnstructuredCodec") in noted
+    assert ("/api/v1/nodes", "", "UnstructuredCodec") in noted
+    assert ("/api/v1/namespaces/ns/configmaps", "", "UnstructuredCodec") in noted
+    assert not [path for path, *_ in noted if path.endswith("/secrets")]

@@ -61,7 +61,9 @@ class Reviews:
             if token == "broken":
                 raise ConnectionLost("away")
             return json.dumps({"status": {"authenticated": token != "nobody", "user": {"username": token}}}).encode()
-        return json.dumps({"status": {"allowed": body["spec"]["user"] == "good"}}).encode()
+        attributes = {"path": "/metrics", "verb": "get"}
+        allowed = body["spec"]["user"] == "good" and body["spec"]["nonResourceAttributes"] == attributes
+        return json.dumps({"status": {"allowed": allowed}}).encode()
 
     async def close(self):
         """Nothing to release."""
@@ -87,14 +89,20 @@ async def test_metrics_are_shown_over_tls_to_whom_the_api_server_allows():
         async with aiohttp.ClientSession(f"https://127.0.0.1:{ports.metrics}") as session:
 
             async def get(token):
-                headers = {"Authorization": f"Bearer {token}"} if token else {}
+                headers = {"Authorization": token if token and " " in token else f"Bearer {token}"} if token else {}
                 async with session.get("/metrics", headers=headers, ssl=False) as response:
                     return response.status, await response.text()
 
-            for token, expected in ((None, 403), ("nobody", 401), ("curious", 403), ("broken", 500)):
-                status, text = await get(token)
-                assert status == expected
-                assert "build_info" not in text
+            needed, refused = "/metrics: a bearer token is needed\n", "/metrics: this token may not read it now\n"
+            for token, expected in (
+                (None, (403, needed)),
+                ("Basic good", (403, needed)),
+                ("Bearer  ", (403, needed)),
+                ("nobody", (401, refused)),
+                ("curious", (403, refused)),
+                ("broken", (500, "the API server could not review the token\n")),
+            ):
+                assert await get(token) == expected
             status, text = await get("good")
             assert status == 200
             assert 'secondary_scheduler_operator_build_info{version="1.2.3"} 1.0' in text

@@ -34,7 +34,7 @@ class FakeClient:
         return self._answer("post")
 
     async def patch(self, path: str, body: Any, params: Any, **options: Any) -> bytes:
-        self.sent.append((path, body, options))
+        self.sent.append((path, body, {**options, "params": params}))
         return self._answer("patch")
 
     async def get(self, path: str, params: Any = None, **options: Any) -> bytes:
@@ -71,7 +71,7 @@ async def test_an_eviction_is_for_one_uid_and_is_not_repeated(dry_run: bool) -> 
     assert path == EVICTION
     assert body["deleteOptions"]["preconditions"] == {"uid": "uid-web"}
     assert body["deleteOptions"].get("dryRun") == (["All"] if dry_run else None)
-    assert options["repeat"] is False
+    assert (options["repeat"], options["timeout"]) == (False, 35.0)
     assert options["allowed"]()
 
 
@@ -153,6 +153,7 @@ async def test_a_status_is_applied_as_the_rebalancers_while_it_leads() -> None:
     await live.save(MEMORY, report())
     (_, first, options), (_, second, _) = client.sent
     assert options["content_type"] == "application/apply-patch+yaml"
+    assert options["params"] == {"fieldManager": "secondary-scheduler-rebalancer", "force": "true"}
     assert options["allowed"]()
     metadata: dict[str, Any] = {"name": "rebalancer", "namespace": "own"}
     metadata |= {"labels": {"app.kubernetes.io/managed-by": "secondary-scheduler-rebalancer"}}

@@ -345,11 +345,20 @@ def info(**fields: Any) -> PodInfo:
 
 
 def test_rule_4_an_eviction_names_the_uid_of_the_pod_that_was_judged() -> None:
-    body = eviction_of(info(), dry_run=False)
-    assert (body["apiVersion"], body["kind"]) == ("policy/v1", "Eviction")
-    assert body["metadata"] == {"name": "hot-0", "namespace": "default"}
-    assert body["deleteOptions"]["preconditions"] == {"uid": "uid-hot-0"}
-    assert "dryRun" not in body["deleteOptions"]
+    options: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": "uid-hot-0"},
+    }
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": "hot-0", "namespace": "default"},
+        "deleteOptions": options,
+    }
+    assert eviction_of(info(), dry_run=False) == body
+    options["dryRun"] = ["All"]
+    assert eviction_of(info(), dry_run=True) == body
 
 
 def test_rule_4_a_pod_without_a_uid_is_not_evicted_by_name() -> None:

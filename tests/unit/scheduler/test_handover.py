@@ -234,3 +234,13 @@ async def test_a_loop_that_is_stuck_does_not_keep_the_thread_of_the_lease(old: S
         # This thread is the loop's: what it waits for cannot run.
         old.handover.offer_from_thread(0.05)
     assert [line["event"] for line in logs] == ["the history was not offered"]
+
+
+async def test_an_answer_larger_than_any_history_is_not_read(
+    old: Side, new: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.handover._MAX_ANSWER", 10)
+    offer = asyncio.create_task(old.handover.offer(60))
+    assert await inherited(new) == "its pod does not answer"
+    offer.cancel()
+    assert len(new.history) == 0

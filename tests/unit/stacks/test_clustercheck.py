@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import socket
 import ssl
@@ -20,7 +21,7 @@ from components.settings import CheckedConfiguration
 from devcluster.pki import CertificateAuthority
 from scheduler.catalog import OPERATOR_NAMESPACE as NAMESPACE
 from scheduler.config import image_flavour, load_configuration
-from stacks.clusteraccess import ClusterReader, NotAsked
+from stacks.clusteraccess import ClusterReader, Late, NotAsked
 from stacks.clustercheck import Answers, SharedObject, ask, judge, shared_objects
 from stacks.kubeconfig import Context, context_of
 from stacks.settings import ClusterSettings, StackSettings
@@ -384,3 +385,37 @@ def test_over_tls_the_server_is_verified_and_shown_the_certificate(tmp_path: Pat
         server.shutdown()
         thread.join()
     assert users == ["jane", "jane"]
+
+
+def test_a_read_that_is_not_answered_ends_at_the_deadline() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        context = Context("c", {"server": f"http://127.0.0.1:{silent.getsockname()[1]}"}, {})
+        with pytest.raises(Late):
+            ClusterReader(context, 0.2).get("/version")
+
+
+def test_without_a_certificate_the_server_is_asked_over_tls_all_the_same() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"https://127.0.0.1:{closed.getsockname()[1]}"
+    with pytest.raises(NotAsked, match="Connection refused"):
+        ClusterReader(Context("c", {"server": address}, {}), 5.0).get("/version")
+
+
+def test_an_api_server_below_a_path_is_asked_there_and_for_json(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[str, str, Any]] = []
+    original = http.client.HTTPConnection.request
+
+    def note(connection: Any, method: str, target: str, headers: Any) -> None:
+        sent.append((method, target, headers))
+        original(connection, method, target, headers=headers)
+
+    monkeypatch.setattr(http.client.HTTPConnection, "request", note)
+    fake.answers["/k8s/version"] = {"major": "1"}
+    context = Context("c", {"server": f"{fake.address}/k8s/"}, {"token": "t"})
+    assert ClusterReader(context, 5.0).get("/version") == {"major": "1"}
+    ((method, target, headers),) = sent
+    assert (method, target) == ("GET", "/k8s/version")
+    assert headers["Accept"] == "application/json"
+    assert headers["Authorization"] == "Bearer t"

@@ -57,10 +57,10 @@ def test_a_function_with_a_branch_that_no_test_takes_is_shown_with_it() -> None:
     report: dict[str, dict[str, dict[str, object]]] = {"files": {}}
     for function in PROVEN:
         path, _, name = function.place.partition("::")
-        coverage = {"missing_lines": [], "missing_branches": []}
+        clean = {"missing_lines": [], "missing_branches": []}
         functions = report["files"].setdefault(path, {"functions": {}})["functions"]
         assert isinstance(functions, dict)
-        functions[name] = coverage
+        functions[name] = clean
     assert not list(harmcoverage.untaken(report))
     binding = report["files"]["scheduler/engine/binding.py"]["functions"]
     assert isinstance(binding, dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -252,3 +253,23 @@ async def test_a_defect_leaves_the_outcome_of_a_binding_open_and_the_pod_is_look
     engine = Engine(api)
     assert status_of(await WRITES["bind"](engine.handle)).is_success
     assert engine.metrics.bindings.labels("unknown").value == 1
+
+
+async def test_a_scheduler_that_stops_looks_up_a_binding_whose_answer_is_missing() -> None:
+    class Silent(RecordingApi):
+        async def post(self, path: str, body: Any, allowed: Any = None, prepaid: bool = False) -> bytes:
+            sent.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    sent = asyncio.Event()
+    api = Silent()
+    api.show("p", node="n")
+    engine = Engine(api)
+    binding = asyncio.create_task(engine.handle.bind(POD, "n"))
+    await sent.wait()
+    assert engine.handle.writes_under_way() == 1
+    engine.handle.stop_writing()
+    assert (await binding).is_success
+    assert engine.metrics.bindings.labels("unknown").value == 1
+    assert engine.handle.writes_under_way() == 0

@@ -363,6 +363,7 @@ def test_a_token_that_the_rules_keep_back_is_not_sent_and_nothing_is(prometheus:
     ("raised", "says"),
     [
         (requests.exceptions.Timeout("canary"), r": no answer within 5 s$"),
+        (requests.exceptions.SSLError("certificate verify failed"), ": TLS verification failed \\("),
         (requests.exceptions.InvalidURL("canary"), r": InvalidURL$"),
         (OSError("canary"), r"^caFile None: cannot be read; mount it, or leave caFile out$"),
     ],
@@ -377,3 +378,22 @@ def test_what_the_library_raises_is_said_without_what_was_sent(
     with pytest.raises(LoadError, match=says) as failed:
         source(prometheus, timeout_seconds=5.0).read()
     assert "canary" not in str(failed.value)
+
+
+def test_a_request_follows_no_redirect_and_verifies_as_configured(
+    prometheus: FakePrometheus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: list[dict[str, object]] = []
+
+    def note(*_: object, **request: object) -> None:
+        options.append(request)
+        raise requests.exceptions.Timeout
+
+    monkeypatch.setattr(requests.Session, "request", note)
+    for verified in (True, False):
+        with pytest.raises(LoadError):
+            source(prometheus, timeout_seconds=5.0, verify_tls=verified).read()
+        assert options[-1]["verify"] is verified
+    assert {(request["stream"], request["allow_redirects"], request["timeout"]) for request in options} == {
+        (True, False, 5.0)
+    }

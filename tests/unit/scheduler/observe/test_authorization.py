@@ -194,3 +194,31 @@ async def test_what_a_path_needs_can_be_said_by_whoever_serves_it(clock: Clock) 
     right = {"resourceAttributes": {"verb": "get", "resource": "nodes"}}
     assert await Authorizer(reviews, clock=clock, access=lambda path: right).status("good", "nodes", "a") == 200
     assert reviews.attributes == [right["resourceAttributes"]]
+
+
+async def test_a_review_of_rights_is_about_the_whole_user() -> None:
+    """Authorizers may go by groups, UID and extra: without them somebody else's rights would be asked about."""
+    user = {"username": "jane", "groups": ["devs"], "uid": "j-uid", "extra": {"scopes": ["read"]}}
+    posted: list[tuple[str, dict[str, Any]]] = []
+
+    class Whole:
+        async def post(self, path: str, body: dict[str, Any]) -> bytes:
+            posted.append((path, body))
+            return json.dumps({"status": {"authenticated": True, "user": user}}).encode()
+
+        async def close(self) -> None:
+            """Nothing to release."""
+
+    assert await Authorizer(Whole()).status("good", "/metrics") == 403
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": "jane",
+            "groups": ["devs"],
+            "uid": "j-uid",
+            "extra": {"scopes": ["read"]},
+            "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+        },
+    }
+    assert posted[-1] == ("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)

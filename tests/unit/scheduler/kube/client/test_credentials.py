@@ -53,7 +53,9 @@ def shown_certificate(config: ClientConfig, directory: Path) -> str:
     return str(dict(entry[0] for entry in certificate["subject"])["commonName"])  # type: ignore[misc, index]
 
 
-def test_a_certificate_may_stand_in_files_or_in_the_configuration(tmp_path: Path) -> None:
+def test_a_certificate_may_stand_in_files_or_in_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pair = AUTHORITY.client("jane")
     certificate, key = tmp_path / "client", tmp_path / "key"
     certificate.write_bytes(pair.certificate)
@@ -61,8 +63,15 @@ def test_a_certificate_may_stand_in_files_or_in_the_configuration(tmp_path: Path
     server, authority = "https://127.0.0.1:1", AUTHORITY.pair.certificate
     in_files = ClientConfig(server=server, ca_data=authority, cert_file=certificate, key_file=key)
     assert shown_certificate(in_files, tmp_path) == "jane"
-    opened = len(os.listdir("/proc/self/fd"))
+    opened, create, flags = len(os.listdir("/proc/self/fd")), os.memfd_create, []
+
+    def noted(name: str, bits: int = 0) -> int:
+        flags.append(bits)
+        return create(name, bits)
+
+    monkeypatch.setattr(os, "memfd_create", noted)
     in_text = ClientConfig(server=server, ca_data=authority, cert_data=pair.certificate, key_data=pair.key)
     assert shown_certificate(in_text, tmp_path) == "jane"
-    # Nothing stays open, and nothing was written to a disk.
+    # No program that is started meanwhile has the key, and nothing stays open.
+    assert flags == [os.MFD_CLOEXEC, os.MFD_CLOEXEC]
     assert len(os.listdir("/proc/self/fd")) == opened

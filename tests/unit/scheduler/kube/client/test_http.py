@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -461,3 +462,95 @@ async def test_leadership_that_is_lost_before_a_repetition_leaves_the_outcome_op
             await client.delete("/x", allowed=lambda: answers.pop(0))
     assert caught.value.outcome_unknown
     assert (answers, len(api.requests)) == ([], 2)
+
+
+@pytest.mark.parametrize("path", ["/x y", "/x\r\nHost: elsewhere", "/caf\u00e9"])
+async def test_a_path_that_is_none_is_not_sent(api: FakeApi, path: str) -> None:
+    async with KubeClient(ClientConfig(server=api.url)) as client:
+        with pytest.raises(kube.ConnectionFailed, match="not sent: this is no path of a URL") as refused:
+            await client.post(path, {})
+    assert not refused.value.outcome_unknown
+    assert api.requests == []
+
+
+async def test_a_server_that_is_gone_before_a_repetition_leaves_the_outcome_open() -> None:
+    """The connection ended without an answer, and no other one can be opened: it may have taken the first request."""
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        server.close()
+        writer.close()
+
+    server = await asyncio.start_server(take, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with KubeClient(ClientConfig(server=f"http://127.0.0.1:{port}")) as client:
+        with pytest.raises(kube.ConnectionLost) as caught:
+            await client.delete("/x")
+    assert caught.value.outcome_unknown
+
+
+async def test_a_request_whose_turn_was_waited_for_waits_no_more(api: FakeApi) -> None:
+    async with KubeClient(ClientConfig(server=api.url), qps=0.001, burst=1) as client:
+        await client.wait_for_rate()
+        async with asyncio.timeout(30):
+            await client.post("/x", {}, prepaid=True)
+    assert len(api.requests) == 1
+
+
+async def test_a_verb_hands_on_all_that_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above all `allowed`: a write that does not ask may be another leader's."""
+    handed_on: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    async def take(_: KubeClient, *arguments: Any, **options: Any) -> bytes:
+        handed_on.append((arguments, options))
+        return b"{}"
+
+    def allowed() -> bool:
+        return True
+
+    monkeypatch.setattr(KubeClient, "request", take)
+    async with KubeClient(ClientConfig(server="http://127.0.0.1:1")) as client:
+        body, params = {"a": 1}, {"n": 2}
+        await client.post("/x", body, params, timeout=3.0, allowed=allowed, prepaid=True, repeat=False)
+        await client.put("/x", body, params, timeout=3.0)
+        await client.patch("/x", body, params, content_type="c", timeout=3.0, allowed=allowed)
+        await client.delete("/x", body, params, timeout=3.0, allowed=allowed)
+    common = {"body": body, "params": params, "timeout": 3.0}
+    assert handed_on == [
+        (("POST", "/x"), {**common, "allowed": allowed, "prepaid": True, "repeat": False}),
+        (("PUT", "/x"), common),
+        (("PATCH", "/x"), {**common, "content_type": "c", "allowed": allowed}),
+        (("DELETE", "/x"), {**common, "allowed": allowed}),
+    ]
+
+
+async def test_the_configured_host_is_looked_up_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[tuple[Any, ...]] = []
+
+    async def look_up(host: Any, port: Any, **_: Any) -> Any:
+        looked_up.append((host, port))
+        raise OSError("no such host")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
+    async with KubeClient(ClientConfig(server="http://api.example:6443")) as client:
+        with pytest.raises(kube.ConnectionFailed):
+            await client.get("/x")
+    assert set(looked_up) == {("api.example", 6443)}
+
+
+async def test_a_write_that_is_withheld_says_which(api: FakeApi) -> None:
+    async with KubeClient(ClientConfig(server=api.url)) as client:
+        with pytest.raises(kube.WriteWithheld) as withheld:
+            await client.post("/binding", {}, allowed=lambda: False)
+    assert str(withheld.value) == "POST /binding: not sent: this process may no longer write"
+
+
+async def test_a_watch_that_is_refused_says_which(api: FakeApi) -> None:
+    async def refuse(_: web.Request) -> web.StreamResponse:
+        return web.Response(status=403, body=status_body(403, "Forbidden"))
+
+    api.handle = refuse  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url)) as client:
+        with pytest.raises(kube.Forbidden, match=r"^GET /api/v1/pods: "):
+            async with client.stream("/api/v1/pods", timeout=5, silence=5):
+                pass
