@@ -177,6 +177,31 @@ def test_every_pod_and_a_gang_that_was_begun_are_placed_across_the_switch(
     assert holder in {pod.metadata.name for pod in pods}, "the new scheduler has the Lease"
 
 
+def resource(live: Live) -> dict[str, Any]:
+    group = ("operator.openshift.io", "v1", NAMESPACE, "secondaryschedulers", "cluster")
+    return dict(live.custom.get_namespaced_custom_object(*group))
+
+
+def test_stopped_by_hand_it_stays_stopped_until_it_is_managed_again(live: Live) -> None:
+    group = ("operator.openshift.io", "v1", NAMESPACE, "secondaryschedulers", "cluster")
+    unmanaged = {"spec": {"managementState": "Unmanaged"}}
+    generation = live.custom.patch_namespaced_custom_object(*group, unmanaged)["metadata"]["generation"]
+    eventually(
+        lambda: resource(live)["status"]["observedGeneration"] == generation, "the operator knows that it is not to act"
+    )
+    live.apps.patch_namespaced_deployment_scale(NAME, NAMESPACE, {"spec": {"replicas": 0}})
+    eventually(
+        lambda: not live.core.list_namespaced_pod(NAMESPACE, label_selector=f"app={NAME}").items, "it is stopped"
+    )
+    create(live, "while-stopped", {})
+    eventually(lambda: resource(live)["status"].get("readyReplicas", 0) == 0, "the operator has seen it")
+    assert live.apps.read_namespaced_deployment(NAME, NAMESPACE).spec.replicas == 0
+    assert not node_of(live, "while-stopped")
+    live.custom.patch_namespaced_custom_object(*group, {"spec": {"managementState": "Managed"}})
+    eventually(lambda: bool(node_of(live, "while-stopped")), "it works again")
+    live.nothing_to_change()
+
+
 def test_a_preview_names_at_once_every_setting_that_the_go_image_cannot_have(live: Live) -> None:
     refused = {
         "metricProvider": {

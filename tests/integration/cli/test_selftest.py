@@ -13,7 +13,6 @@ from tests.integration.cli.selftests import Ground, faulty_scheduler, outcomes, 
 from tests.support.cluster import MakeCluster
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
-pytestmark = pytest.mark.slow
 NO_TAINTS = """
 for profile in content["profiles"]:
     filters = profile.setdefault("plugins", {}).setdefault("filter", {})
@@ -46,12 +45,14 @@ def test_our_scheduler_passes_every_step_and_nothing_is_left(ground: Ground) -> 
     assert (code, report["left"], ground.left()) == (0, [], [])
 
 
+@pytest.mark.slow
 def test_the_scheduler_of_scheduler_plugins_passes_every_step(ground: Ground) -> None:
     code, report = ground.run("--scheduler-binary", binary_of_peer())
     assert set(outcomes(report).values()) == {"passed"}, report
     assert (code, ground.left()) == (0, [])
 
 
+@pytest.mark.slow
 def test_injected_faults_are_reported_by_their_steps_only(ground: Ground, tmp_path: Path) -> None:
     faulty = faulty_scheduler(tmp_path, NO_TAINTS, NO_LOAD, NO_STAND_IN)
     code, report = ground.run("--scheduler-binary", faulty)
@@ -62,6 +63,7 @@ def test_injected_faults_are_reported_by_their_steps_only(ground: Ground, tmp_pa
     assert (code, ground.left()) == (1, [])
 
 
+@pytest.mark.slow
 def test_interrupted_it_removes_everything_and_one_that_was_killed_is_cleaned_up_by_the_next(ground: Ground) -> None:
     with subprocess.Popen(ground.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         eventually(lambda: ground.left(), "objects are made")
@@ -77,6 +79,7 @@ def test_interrupted_it_removes_everything_and_one_that_was_killed_is_cleaned_up
     assert ground.left() == []
 
 
+@pytest.mark.slow
 def test_without_rights_nothing_is_made_and_only_shadow_runs(ground: Ground, tmp_path: Path) -> None:
     reader = ground.reader(tmp_path / "kubeconfig")
     code, report = ground.run("--kubeconfig", reader)
