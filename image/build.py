@@ -42,7 +42,7 @@ SOURCES = (
         "secondary_scheduler/views",
         "secondary_scheduler/page",
         *(f"secondary_scheduler/{name}.py" for name in ("balance", "errors", "files", "importing", "kubeobjects")),
-        *(f"secondary_scheduler/{name}.py" for name in ("nodeload", "serving", "yamltext")),
+        *(f"secondary_scheduler/{name}.py" for name in ("nodeload", "rebalancestatus", "serving", "yamltext")),
     ),
 )
 """What our wheel is built from for the daemons. The command line is for a person's machine, or an image of its own."""

@@ -83,7 +83,17 @@ def test_the_image_holds_the_daemons_and_nothing_else(sources: Path) -> None:
     }
     daemons = {"secondary_scheduler/operator", "secondary_scheduler/loadwatcher", "secondary_scheduler/rebalancer"}
     parts = {"rebalancing", "clusterstatus", "clustersnapshot", "simulation", "views", "page"}
-    modules_beside = ("balance", "errors", "files", "importing", "kubeobjects", "nodeload", "serving", "yamltext")
+    modules_beside = (
+        "balance",
+        "errors",
+        "files",
+        "importing",
+        "kubeobjects",
+        "nodeload",
+        "rebalancestatus",
+        "serving",
+        "yamltext",
+    )
     parts |= {f"{name}.py" for name in modules_beside}
     daemons |= {f"secondary_scheduler/{name}" for name in parts}
     assert packages == {"scheduler", "secondary_scheduler/__init__.py", *daemons}
