@@ -20,6 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from tools.harmfunctions import HARMLESS, PROVEN, TABLES, HarmFunction  # noqa: E402
 from tools.harmsites import COLLECTIONS, WAYS, Site, findings  # noqa: E402
+from tools.linting import between_marks  # noqa: E402
 
 PAGE = ROOT / "docs" / "security.md"
 PRODUCTION = ("scheduler", "secondary_scheduler", "components", "stacks", "policy", "__main__.py")
@@ -103,9 +104,7 @@ def rendered(modules: Mapping[str, str]) -> str:
 
 def page(text: str, content: str) -> str:
     """The page with the map between its marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{content}\n{END}{after}"
+    return between_marks(text, f"\n{content}\n", begin=BEGIN, end=END)
 
 
 def main(arguments: list[str]) -> int:

@@ -143,7 +143,7 @@ WRITES: Final = (
         "secondary_scheduler/cli/selftest/objects.py::OwnCluster.create",
         ("write",),
         "creates what `selftest` has announced",
-        "names of one run; what was announced; RBAC lets nobody grant more than he has",
+        "names of one run; what was announced; RBAC lets users grant no more than they have",
     ),
     HarmFunction(
         "secondary_scheduler/cli/selftest/objects.py::OwnCluster._delete",
@@ -264,7 +264,7 @@ CREDENTIALS: Final = (
     HarmFunction(
         f"{_CLIENT}/tokens.py::review_token",
         ("write",),
-        "shows somebody's token to the API server",
+        "sends a caller's token to the API server",
         "the API server of the client, in the body of a TokenReview",
     ),
     HarmFunction(
@@ -409,7 +409,7 @@ PROGRAMS: Final = (
         "this program's own, or the file that `--scheduler-binary` names; no shell; it ends with the run",
     ),
     HarmFunction(
-        "secondary_scheduler/cli/selftest/instances.py::_Process.metrics",
+        "secondary_scheduler/cli/selftest/instances.py::_Process.summary",
         ("connection",),
         "reads the metrics of that scheduler",
         "127.0.0.1 and the port it was given; no credential is sent",

@@ -1,4 +1,4 @@
-"""What our own checks share: which files they read, and how they report."""
+"""What our own checks share: which files they read, how they report, and how they write a part of a file."""
 
 from __future__ import annotations
 
@@ -29,3 +29,12 @@ def run(check: Callable[[str, str], Iterable[Finding]], paths: list[str], *exclu
     ]
     print("\n".join(findings), end="\n" if findings else "")
     return 1 if findings else 0
+
+
+def between_marks(text: str, *parts: str, begin: str, end: str) -> str:
+    """The text with these parts, each after its line that says where such a part begins."""
+    before, *rest = text.split(begin)
+    for part, between in zip(parts, rest, strict=True):
+        indent = between[: between.index(end)].rpartition("\n")[2]
+        before += f"{begin}{part}{indent}{between[between.index(end) :]}"
+    return before

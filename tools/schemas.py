@@ -42,6 +42,7 @@ from scheduler.config import (  # noqa: E402
     SpecExtensions,
 )
 from stacks.settings import StackSettings  # noqa: E402
+from tools.linting import between_marks  # noqa: E402
 
 DIRECTORY = ROOT / "docs" / "schemas"
 PROJECT = ROOT / "Pulumi.yaml"
@@ -173,16 +174,7 @@ def _packaged(text: str) -> str:
             lines.append(f"    {key}: {_python_type(field.annotation, 'list', 'dict')} | None")
             lines.append(f'    """{described}"""')  # in one line, because the schema keeps the breaks
         parts.append("".join(f"{line}\n" for line in lines))
-    return _between_marks(text, *parts)
-
-
-def _between_marks(text: str, *parts: str, begin: str = _BEGIN, end: str = _END) -> str:
-    """The text with these parts, each after its line that says where such a part begins."""
-    before, *rest = text.split(begin)
-    for part, between in zip(parts, rest, strict=True):
-        indent = between[: between.index(end)].rpartition("\n")[2]
-        before += f"{begin}{part}{indent}{between[between.index(end) :]}"
-    return before
+    return between_marks(text, *parts, begin=_BEGIN, end=_END)
 
 
 def _stack_page(text: str) -> str:
@@ -195,7 +187,7 @@ def _stack_page(text: str) -> str:
         if key.removeprefix(_PREFIX) not in _SECRETS
     }
     lines = ["| key | meaning | value | default |", "|---|---|---|---|", *_rows(settings, definitions)]
-    return _between_marks(text, "".join(f"{line}\n" for line in lines), begin=_PAGE_BEGIN, end=_PAGE_END)
+    return between_marks(text, "".join(f"{line}\n" for line in lines), begin=_PAGE_BEGIN, end=_PAGE_END)
 
 
 def _rows(
@@ -296,7 +288,7 @@ def _crd(text: str) -> str:
         key = str(field.alias)
         properties[key] = {**properties[key], "description": f"{_EXTENSION}{described[name]}"}
     written = yaml.dump(properties, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=100)
-    return _between_marks(text, textwrap.indent(written, " " * 16))
+    return between_marks(text, textwrap.indent(written, " " * 16), begin=_BEGIN, end=_END)
 
 
 class _Plain(yaml.SafeDumper):

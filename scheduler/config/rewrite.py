@@ -81,20 +81,23 @@ def adapt_text(text: str, *, source: str, flavour: Flavour) -> tuple[str, list[P
 
 def _foreign(text: str, tree: Any, source: str, flavour: Flavour) -> list[Problem]:
     """What of a configuration the flavour refuses, or ignores as it is of ours only."""
+    problems: tuple[Problem, ...] = ()
     try:
-        _load(text, source, flavour)
-        problems: list[Problem] = []
+        warnings = _load(text, source, flavour).warnings
     except ConfigurationError as error:
-        problems = [*error.problems]
-    for index, profile in enumerate(tree.get("profiles") or ()):
-        entries: Any = profile.get("pluginConfig") or ()
-        for number, entry in enumerate(entries):
-            if entry.get("name") == OPTIONS and not flavour.is_ours:
-                line, column = entries.lc.item(number)
-                loc = ("profiles", index, "pluginConfig", number, "name")
-                message = f"{flavour.name} has no {OPTIONS}"
-                problems.append(Problem(loc, message, line + 1, column + 1, source=source))
-    return problems
+        problems, warnings = error.problems, error.warnings
+    return [*problems, *(warning for warning in warnings if _at(tree, warning.loc) == OPTIONS)]
+
+
+def _at(tree: Any, loc: Loc) -> Any:
+    """What is at a place; None where nothing is."""
+    node = tree
+    for part in loc:
+        try:
+            node = node[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return node
 
 
 def _place(problem: Problem) -> list[tuple[bool, int, str]]:
@@ -104,14 +107,8 @@ def _place(problem: Problem) -> list[tuple[bool, int, str]]:
 def _remove(tree: Any, loc: Loc) -> bool:
     """Remove what is at a place: an item of a list whose name is meant, else a field. False: there is none."""
     *parents, last = loc[:-1] if loc and loc[-1] == "name" and isinstance(loc[-2], int) else loc or ("",)
-    node = tree
-    for part in parents:
-        try:
-            node = node[part]
-        except (KeyError, IndexError, TypeError):
-            return False
     try:
-        del node[last]
+        del _at(tree, tuple(parents))[last]
     except (KeyError, IndexError, TypeError):
         return False
     return True

@@ -12,9 +12,8 @@ from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.typed import require_apart, require_file, was_typed
 from secondary_scheduler.clustersnapshot.measuring import LoadOrigin, as_scheduled
 from secondary_scheduler.clustersnapshot.reading import load_document
-from secondary_scheduler.simulation.documents import Entry
 from secondary_scheduler.simulation.objects import RecordedObjects
-from secondary_scheduler.simulation.report import InputReport, ObjectPlace
+from secondary_scheduler.simulation.report import InputReport
 
 PrometheusOption = Annotated[
     str | None,
@@ -115,4 +114,4 @@ def add_load(
     nodes = (bytes(node.entry.data) for node in objects.of("Node"))
     origin = as_scheduled(origin, {configuration.source: configuration}, report.note)
     document = load_document(origin, nodes, report.warn)
-    objects.add([Entry(ObjectPlace(source, 1), document.api_version, document.kind, document.data)])
+    objects.add_documents(source, [document])

@@ -30,6 +30,7 @@ _METRICS = {
     "secondary_scheduler_shadow_decisions_total",
     "secondary_scheduler_shadow_skipped_total",
     "leader_election_master_status",
+    "rest_client_requests_total",
 }
 _QUEUES = ("active", "backoff", "unschedulable", "gated")
 _DECISIONS = 100
@@ -50,6 +51,7 @@ class MetricsSummary:
         rejected_by: waiting pods by the plugin that rejected them last.
         attempts: since the start, by result.
         shadows: decisions by outcome, by profile.
+        forbidden: requests that the API server refused with 403, since the start; None where they do not say.
     """
 
     leads: bool
@@ -58,6 +60,7 @@ class MetricsSummary:
     attempts: dict[str, int]
     load: list[LoadSourceStatus]
     shadows: dict[str, dict[str, int]]
+    forbidden: int | None
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,7 @@ def summarize_metrics(text: str) -> MetricsSummary:
         compared.setdefault(labels.get("profile", ""), Counter())[labels.get("outcome", "")] += int(value)
     for labels, value in samples.get("secondary_scheduler_shadow_skipped_total", ()):
         compared.setdefault(labels.get("profile", ""), Counter())["notCompared"] += int(value)
+    requests = samples.get("rest_client_requests_total")
     masters = [value for _, value in samples.get("leader_election_master_status", ())]
     return MetricsSummary(
         leads=not masters or any(masters),
@@ -161,6 +165,9 @@ def summarize_metrics(text: str) -> MetricsSummary:
         rejected_by={plugin: count for plugin, count in rejected.most_common() if count},
         attempts=dict(sorted(total.items())),
         load=list(_sources(samples)),
+        forbidden=None
+        if requests is None
+        else int(sum(count for labels, count in requests if labels.get("code") == "403")),
         shadows={profile: dict(sorted(counts.items())) for profile, counts in sorted(compared.items())},
     )
 

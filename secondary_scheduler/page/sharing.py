@@ -22,9 +22,8 @@ from secondary_scheduler.clustersnapshot.reading import RESOURCES, SnapshotObjec
 from secondary_scheduler.errors import printable
 from secondary_scheduler.files import read_text
 from secondary_scheduler.simulation.cluster import PodSelection, build_cluster
-from secondary_scheduler.simulation.documents import Entry
 from secondary_scheduler.simulation.objects import RecordedObjects
-from secondary_scheduler.simulation.report import InputReport, ObjectPlace
+from secondary_scheduler.simulation.report import InputReport
 from secondary_scheduler.simulation.settingup import Conditions
 from secondary_scheduler.views.pagemodels import PageModel, decided_page_model
 from secondary_scheduler.views.runs import Limits
@@ -60,10 +59,7 @@ def page_model_of(
     lines: list[str] = []
     report = InputReport(lines.append)
     objects = RecordedObjects(report)
-    objects.add(
-        Entry(ObjectPlace(_SOURCE, number), document.api_version, document.kind, document.data)
-        for number, document in enumerate(documents, 1)
-    )
+    objects.add_documents(_SOURCE, documents)
     cluster = build_cluster(objects, report, PodSelection(configured(None).scheduler_names))
     configuration = configured(cluster.minor)
     conditions = Conditions(seed=0, now=now, measured=measured)

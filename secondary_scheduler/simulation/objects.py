@@ -14,7 +14,7 @@ from scheduler.state import WATCHED_KINDS
 from secondary_scheduler.errors import InputError
 from secondary_scheduler.nodeload import CONFIGURATION_KIND, LOAD_KIND, VERSION_KIND
 from secondary_scheduler.simulation.documents import OLD_GROUP, WORKLOADS, Entry, no_pods_of, read_entries
-from secondary_scheduler.simulation.report import InputReport, with_field
+from secondary_scheduler.simulation.report import InputReport, ObjectPlace, with_field
 
 _CLUSTER_WIDE = frozenset(
     {
@@ -124,6 +124,13 @@ class RecordedObjects:
                 self._store(obj)
                 if entry.kind == VERSION_KIND:
                     self._read_version(entry)
+
+    def add_documents(self, source: str, documents: Iterable[tuple[str, str, bytes]]) -> None:
+        """Add objects that were read from somewhere else than a file: apiVersion, kind and JSON of each."""
+        self.add(
+            Entry(ObjectPlace(source, number), api_version, kind, data)
+            for number, (api_version, kind, data) in enumerate(documents, 1)
+        )
 
     def _ignore(self, entry: Entry, group: str) -> None:
         workload = WORKLOADS.get(entry.kind) == group

@@ -10,7 +10,6 @@ The tests of this module run in order and share one cluster; each stack has it f
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,20 +21,14 @@ from kubernetes import client as kubernetes
 from devcluster.cluster import LocalCluster
 from devcluster.demo.workload import TAINT
 from devcluster.inventory import HOT, simulated_nodes
-from devcluster.progress import SilentReporter
 from devcluster.spec import ClusterSpec
-from devcluster.toolchain import binaries
-from scheduler import __version__
-from tests.support import without_dns
-from tests.support.live_stack import NAME, NAMESPACE, Live
+from tests.support.live_stack import GO_IMAGE, NAME, NAMESPACE, OUR_IMAGE, Live, go_images
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 NODES = 10
 PODS = 20
-GO_REPOSITORY = "registry.k8s.io/scheduler-plugins/kube-scheduler"
-OUR_IMAGE = f"localhost/secondary-scheduler/kube-scheduler:{__version__}"
 WATCHER = "secondary-scheduler-load-watcher"
 TOKEN = {"token": {"fromFileInEnv": "SECONDARY_SCHEDULER_PROMETHEUS_TOKEN_FILE"}}
 SOURCE = {"type": "Prometheus", "address": {"fromEnv": "SECONDARY_SCHEDULER_PROMETHEUS_URL"}}
@@ -43,14 +36,7 @@ SOURCE = {"type": "Prometheus", "address": {"fromEnv": "SECONDARY_SCHEDULER_PROM
 
 @pytest.fixture(scope="module")
 def cluster(cluster_state_root: Path) -> Iterator[LocalCluster]:
-    binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
-    command = "/bin/kube-scheduler"
-    image = {
-        "executables": {command: [sys.executable, "-I", str(without_dns.__file__), str(binary)]},
-        "appendArgs": {command: ["--bind-address=$(POD_IP)"]},
-        "user": 65532,
-    }
-    spec = ClusterSpec(name="few-settings", nodes=NODES, state_root=cluster_state_root, images={GO_REPOSITORY: image})
+    spec = ClusterSpec(name="few-settings", nodes=NODES, state_root=cluster_state_root, images=go_images())
     with LocalCluster(spec) as cluster:
         yield cluster
 
@@ -66,7 +52,7 @@ def first(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> It
 def live(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     stack = Live(cluster, tmp_path_factory.mktemp("stack"), "go")
     # Without plugins: the source alone enables TargetLoadPacking.
-    stack.settings = {"schedulerImage": f"{GO_REPOSITORY}:v0.34.7", "plugins": {}}
+    stack.settings = {"schedulerImage": GO_IMAGE, "plugins": {}}
     yield stack
     stack.close()
 
@@ -76,7 +62,7 @@ def watching(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) ->
     """A stack of its own: a Go scheduler that reads the source itself serves port 2020, and the pods of the local
     cluster share a network."""
     stack = Live(cluster, tmp_path_factory.mktemp("watching"), "watched")
-    stack.settings = {"schedulerImage": f"{GO_REPOSITORY}:v0.34.7", "plugins": {}}
+    stack.settings = {"schedulerImage": GO_IMAGE, "plugins": {}}
     yield stack
     stack.close()
 
@@ -131,7 +117,7 @@ def test_the_go_scheduler_places_pods_by_the_load_that_it_reads_with_the_token(l
     output = live.up()
     assert token not in preview + output
     (pod,) = live.core.list_namespaced_pod(NAMESPACE, label_selector=f"app={NAME}").items
-    assert pod.spec.containers[0].image == f"{GO_REPOSITORY}:v0.34.7"
+    assert pod.spec.containers[0].image == GO_IMAGE
     eventually(lambda: not placed(live) & hot_nodes(), "no pod on a hot node")
 
 

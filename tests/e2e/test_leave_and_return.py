@@ -7,7 +7,6 @@ benchmarks/NOTES.md has the figures.
 from __future__ import annotations
 
 import itertools
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,22 +18,15 @@ import pytest
 
 from devcluster.cluster import LocalCluster
 from devcluster.demo.workload import TAINT
-from devcluster.progress import SilentReporter
 from devcluster.spec import ClusterSpec
-from devcluster.toolchain import binaries
-from scheduler import __version__
-from tests.support import without_dns
-from tests.support.live_stack import NAME, NAMESPACE, Live
+from scheduler.kube.model import POD_GROUP_LABEL
+from tests.support.live_stack import GO_IMAGE, NAME, NAMESPACE, OUR_IMAGE, Live, go_images
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 NODES = 10
-GO_REPOSITORY = "registry.k8s.io/scheduler-plugins/kube-scheduler"
-GO_IMAGE = f"{GO_REPOSITORY}:v0.34.7"
-OUR_IMAGE = f"localhost/secondary-scheduler/kube-scheduler:{__version__}"
 OUR_OPERATOR = OUR_IMAGE.replace("kube-scheduler", "operator")
-GANG_LABEL = "scheduling.x-k8s.io/pod-group"
 PLUGINS = {
     "multiPoint": {"enabled": [{"name": "Coscheduling"}]},
     "queueSort": {"enabled": [{"name": "Coscheduling"}], "disabled": ["*"]},
@@ -45,14 +37,7 @@ _LONG_WAIT_SECONDS = 5.0
 
 @pytest.fixture(scope="module")
 def live(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
-    command = "/bin/kube-scheduler"
-    image = {
-        "executables": {command: [sys.executable, "-I", str(without_dns.__file__), str(binary)]},
-        "appendArgs": {command: ["--bind-address=$(POD_IP)"]},
-        "user": 65532,
-    }
-    spec = ClusterSpec(name="leaving", nodes=NODES, state_root=cluster_state_root, images={GO_REPOSITORY: image})
+    spec = ClusterSpec(name="leaving", nodes=NODES, state_root=cluster_state_root, images=go_images())
     with LocalCluster(spec) as cluster:
         stack = Live(cluster, tmp_path_factory.mktemp("leaving"), "leaving", only_own=True)
         yield stack
@@ -137,7 +122,7 @@ def begin_gang(live: Live, name: str) -> None:
     }
     live.custom.create_namespaced_custom_object("scheduling.x-k8s.io", "v1alpha1", "default", "podgroups", group)
     for number in range(2):
-        create(live, f"{name}-{number}", {GANG_LABEL: name})
+        create(live, f"{name}-{number}", {POD_GROUP_LABEL: name})
 
 
 def image_that_runs(live: Live) -> str:
@@ -162,7 +147,7 @@ def test_every_pod_and_a_gang_that_was_begun_are_placed_across_the_switch(
     eventually(arrivals.look, "every pod has a node")
     print(arrivals.cost())
     assert not node_of(live, f"gang-{direction}-0"), "a gang that is not complete is held"
-    create(live, f"gang-{direction}-2", {GANG_LABEL: f"gang-{direction}"})
+    create(live, f"gang-{direction}-2", {POD_GROUP_LABEL: f"gang-{direction}"})
     eventually(lambda: all(node_of(live, f"gang-{direction}-{number}") for number in range(3)), "the gang is placed")
     assert not node_of(live, f"too-large-{direction}")
     lease = live.core.api_client.call_api(

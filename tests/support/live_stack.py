@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,11 +21,18 @@ from devcluster import environment
 from devcluster.cluster import LocalCluster
 from devcluster.demo.pulumi import DemoStack
 from devcluster.demo.workload import TAINT
+from devcluster.progress import SilentReporter
 from devcluster.spec import ClusterSpec
+from devcluster.toolchain import binaries
+from scheduler import __version__
 from scheduler.catalog import METRICS_READER_CLUSTER_ROLE
+from tests.support import without_dns
 from tests.support.scraping import scraping
 from tests.support.waiting import eventually
 
+GO_REPOSITORY = "registry.k8s.io/scheduler-plugins/kube-scheduler"
+GO_IMAGE = f"{GO_REPOSITORY}:v0.34.7"
+OUR_IMAGE = f"localhost/secondary-scheduler/kube-scheduler:{__version__}"
 CHECKOUT = Path(__file__).resolve().parents[2]
 NAMESPACE = "openshift-secondary-scheduler-operator"
 NAME = "secondary-scheduler"
@@ -41,6 +49,18 @@ def places_a_pod(core: kubernetes.CoreV1Api, scheduler_name: str, **metadata: st
     }
     name = core.create_namespaced_pod("default", {"metadata": metadata, "spec": spec}).metadata.name
     eventually(lambda: core.read_namespaced_pod(name, "default").spec.node_name is not None)
+
+
+def go_images() -> dict[str, dict[str, Any]]:
+    """The image of scheduler-plugins, as the local nodes know it: its real binary, built where it is missing."""
+    binary = binaries.ensure(["scheduler-plugins"], SilentReporter())["scheduler-plugins"]
+    command = "/bin/kube-scheduler"
+    image = {
+        "executables": {command: [sys.executable, "-I", str(without_dns.__file__), str(binary)]},
+        "appendArgs": {command: ["--bind-address=$(POD_IP)"]},
+        "user": 65532,
+    }
+    return {GO_REPOSITORY: image}
 
 
 @contextmanager

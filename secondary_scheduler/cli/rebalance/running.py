@@ -23,13 +23,13 @@ from scheduler.kube.primitives import QuantityError, TimestampError, epoch_secon
 from scheduler.load import window_seconds
 from secondary_scheduler.cli.configurations import chosen_configuration, conditions_of, selection_of
 from secondary_scheduler.cli.errors import InputError
-from secondary_scheduler.cli.liveobjects import live_objects
 from secondary_scheduler.cli.loadoptions import add_load
 from secondary_scheduler.cli.output import say
 from secondary_scheduler.cli.rebalance import output as forms
 from secondary_scheduler.cli.rebalance.options import LiveSource, RebalanceOptions
 from secondary_scheduler.cli.snapshotfile import cluster_to_read
 from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
+from secondary_scheduler.clustersnapshot.reading import read_snapshot
 from secondary_scheduler.clusterstatus.installations import (
     CallerLimits,
     Installations,
@@ -103,7 +103,10 @@ def _settings(file: Path | None) -> RebalanceSettings:
 
 def _live_objects(live: LiveSource, report: InputReport) -> RecordedObjects:
     with cluster_to_read(live.kubeconfig, live.context) as connection:
-        return live_objects(connection, report)
+        documents = read_snapshot(connection, report.warn)
+    objects = RecordedObjects(report)
+    objects.add_documents(connection.server, documents)
+    return objects
 
 
 def _add_live_load(

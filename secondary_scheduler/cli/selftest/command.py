@@ -11,7 +11,7 @@ import typer
 from secondary_scheduler.cli.errors import CommandError, ExitCode, InputError
 from secondary_scheduler.cli.kubeoptions import ContextOption, FullOutputOption, KubeconfigOption
 from secondary_scheduler.cli.output import FullOutputFormat, document_text, examples
-from secondary_scheduler.cli.typed import require_apart
+from secondary_scheduler.cli.typed import require_apart, require_writable
 
 _FORMS = (".html", ".md", ".json")
 _EXAMPLES = examples(
@@ -71,11 +71,12 @@ def selftest(
     for file in files:
         if file.suffix.lower() not in _FORMS:
             raise CommandError(f"--report {file}: name a file that ends with .html, .md or .json", ExitCode.USAGE)
+        require_writable(file, "--report")
     if image_pull_policy not in ("Always", "IfNotPresent", "Never"):
         raise CommandError("--image-pull-policy: write Always, IfNotPresent or Never", ExitCode.USAGE)
     # Imported here: they take longer to import than all the rest of the command line.
     from secondary_scheduler.cli.selftest.report import markdown
-    from secondary_scheduler.cli.selftest.running import PreparedRun, SelfTestOptions, agree, write_page
+    from secondary_scheduler.cli.selftest.running import PreparedRun, SelfTestOptions, agree, write_reports
     from secondary_scheduler.cli.snapshotfile import cluster_to_read
 
     options = SelfTestOptions(image, image_pull_policy, scheduler_binary, pod_image, tolerate or [])
@@ -83,7 +84,7 @@ def selftest(
         prepared = PreparedRun(connection, options)
         agree(prepared, yes=yes)
         result = prepared.run(lambda line: typer.echo(line, err=True))
-    write_page(result, files)
+    write_reports(result, files)
     if output.is_document:
         typer.echo(document_text(result, output), nl=False)
     else:

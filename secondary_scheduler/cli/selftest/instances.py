@@ -5,32 +5,31 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import os
 import re
-import signal
 import socket
 import ssl
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from scheduler import operand
-from scheduler.config import flavour_of
 from scheduler.kube.client import ClientConfig, api_path
 from secondary_scheduler.cli.errors import CommandError, printable
 from secondary_scheduler.cli.selftest.objects import ACCOUNT, LEASE, OwnCluster
+from secondary_scheduler.clusterstatus.asking import MetricsSummary, summarize_metrics
 from secondary_scheduler.kubeobjects import part
 
 TOKEN_SECONDS = 3600
 """Longer than a run."""
 _END_SECONDS = 30.0
 _MAX_METRICS = 8 << 20
-_MAX_LOG = 2000
+_MAX_LOG = 1 << 20
+_MAX_SHOWN = 2000
 _OPEN = "/metrics,/readyz,/livez,/healthz"
-_REFUSED = re.compile(r'^rest_client_requests_total\{([^}]*)code="403"([^}]*)\} ([0-9.e+]+)$', re.MULTILINE)
-_LEADS = re.compile(r"^leader_election_master_status\{[^}]*\} 1(\.0)?$", re.MULTILINE)
 _PROBLEMS = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CrashLoopBackOff")
 _CANNOT = re.compile(
     r'cannot (?P<verb>[a-z]+) resource \\?"(?P<resource>[a-z/]+)\\?" in API group \\?"(?P<group>[a-z0-9.]*)\\?"'
@@ -143,8 +142,8 @@ class ProcessInstances:
 
     def refused(self) -> int | None:
         """See `Instances`."""
-        counts = [_refused_in(process.metrics()) for process in self._running if not process.has_ended]
-        return None if not counts or None in counts else sum(count or 0 for count in counts)
+        summaries = [process.summary() for process in self._running if not process.has_ended]
+        return _total([None if summary is None else summary.forbidden for summary in summaries])
 
     def missing_rights(self) -> list[str]:
         """See `Instances`."""
@@ -179,11 +178,12 @@ class _Process:
     @property
     def leads(self) -> bool:
         """Whether it holds the Lease, by its metrics."""
-        return not self.has_ended and _LEADS.search(self.metrics()) is not None
+        summary = None if self.has_ended else self.summary()
+        return summary is not None and summary.leads
 
     def kill(self) -> None:
         self.was_killed = True
-        self._process.send_signal(signal.SIGKILL)
+        self._process.kill()
         self._process.wait(_END_SECONDS)
 
     def end(self) -> None:
@@ -194,17 +194,17 @@ class _Process:
             self._process.kill()
             self._process.wait(_END_SECONDS)
 
-    def metrics(self) -> str:
-        """The metrics; "" where it does not answer."""
+    def summary(self) -> MetricsSummary | None:
+        """What its metrics say; None where it does not answer."""
         # Its own certificate is one that it made itself at its start, and the address is this machine's.
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=5, context=context)
         try:
             connection.request("GET", "/metrics")
-            return connection.getresponse().read(_MAX_METRICS).decode("utf-8", "replace")
-        except (OSError, http.client.HTTPException):
-            return ""
+            return summarize_metrics(connection.getresponse().read(_MAX_METRICS).decode("utf-8", "replace"))
+        except (OSError, http.client.HTTPException, ValueError):
+            return None
         finally:
             connection.close()
 
@@ -214,10 +214,13 @@ class _Process:
             yield f"{match['verb']} {match['resource']}{group}"
 
     def last_lines(self) -> str:
-        return printable(" ".join(self._text()[-_MAX_LOG:].split()))
+        return printable(" ".join(self._text()[-_MAX_SHOWN:].split()))
 
     def _text(self) -> str:
-        return self._log.read_text(errors="replace")
+        """The end of its log, which has names that others wrote, and any number of lines."""
+        with self._log.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _MAX_LOG))
+            return log.read(_MAX_LOG).decode("utf-8", "replace")
 
 
 class DeploymentInstances:
@@ -268,12 +271,7 @@ class DeploymentInstances:
         for name, pod in self._own_pods().items():
             for status in part(pod, "status").get("containerStatuses") or ():
                 waiting = part(part(status, "state"), "waiting")
-                if waiting.get("reason") in (
-                    "ErrImagePull",
-                    "ImagePullBackOff",
-                    "ErrImageNeverPull",
-                    "CrashLoopBackOff",
-                ):
+                if waiting.get("reason") in _PROBLEMS:
                     return printable(f"pod {name}: {waiting.get('reason')}: {waiting.get('message') or ''}")
         return ""
 
@@ -285,8 +283,8 @@ class DeploymentInstances:
                 "v1", "pods", namespace=self._cluster.names.namespace, name=f"https:{name}:{operand.SECURE_PORT}"
             )
             answer = self._cluster.connection.get(f"{path}/proxy/metrics")
-            counts.append(_refused_in(answer.decode("utf-8", "replace")))
-        return None if not counts or None in counts else sum(count or 0 for count in counts)
+            counts.append(summarize_metrics(answer.decode("utf-8", "replace")).forbidden)
+        return _total(counts)
 
     def _own_pods(self) -> dict[str, dict[str, Any]]:
         pods = self._cluster.pods()
@@ -300,10 +298,9 @@ class DeploymentInstances:
         """Nothing: they go with the namespace."""
 
 
-def _refused_in(metrics: str) -> int | None:
-    if "rest_client_requests_total" not in metrics:
-        return None
-    return round(sum(float(match[3]) for match in _REFUSED.finditer(metrics)))
+def _total(counts: Collection[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
 
 
 def instances_of(
@@ -313,14 +310,6 @@ def instances_of(
     if image:
         return DeploymentInstances(cluster, configuration, image, pull_policy)
     return ProcessInstances(cluster, configuration, program)
-
-
-def cluster_roles_beside_ours(image: str, program: Path | None) -> Sequence[str]:
-    """Return the cluster's own roles that a scheduler of somebody else's needs, too."""
-    from scheduler.catalog import GO_CLUSTER_ROLES
-
-    is_ours = program is None and (not image or flavour_of(image).is_ours)
-    return () if is_ours else GO_CLUSTER_ROLES
 
 
 def _kubeconfig(config: ClientConfig, token: str) -> dict[str, Any]:

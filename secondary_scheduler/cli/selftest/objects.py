@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from scheduler import operand
 from scheduler.catalog import static_cluster_roles
 from scheduler.kube.client import (
-    ApiError,
     ClientConfig,
+    Forbidden,
     KubeError,
     NotFound,
     SyncConnection,
@@ -80,7 +80,6 @@ class Right(NamedTuple):
     verb: str
     group: str
     resource: str
-    namespace: str = ""
     subresource: str = ""
 
     def __str__(self) -> str:
@@ -101,6 +100,16 @@ class Names:
         return f"{PREFIX}{self.run}"
 
     @property
+    def scheduler(self) -> str:
+        """The profile with the default plugins."""
+        return f"selftest-{self.run}"
+
+    @property
+    def by_load(self) -> str:
+        """The profile that scores by load alone."""
+        return f"{self.scheduler}-by-load"
+
+    @property
     def low(self) -> str:
         """The PriorityClass of pods to preempt."""
         return f"{self.namespace}-low"
@@ -116,14 +125,17 @@ def scaffold(names: Names, cluster_roles: Sequence[str]) -> list[KubeObject]:
 
     Args:
         names: of the run.
-        cluster_roles: those of the cluster itself that the scheduler needs beside ours (of the Go image).
+        cluster_roles: that an installation binds the scheduler to. The rules of ours stand in one ClusterRole of the
+            run, as the cluster may have none of ours, or others; those of the cluster itself are bound as they are.
     """
     subject = operand.account(ACCOUNT, names.namespace)
-    rules = [rule.to_dict() for role in static_cluster_roles().values() for rule in role]
+    shipped = static_cluster_roles()
+    rules = [rule.to_dict() for role in cluster_roles for rule in shipped.get(role, ())]
+    bound = (names.namespace, *(role for role in cluster_roles if role not in shipped))
     bindings = [
         _object(_RBAC, "ClusterRoleBinding", names, f"{names.namespace}-{number}")
         | {"roleRef": operand.cluster_role_ref(role), "subjects": [subject]}
-        for number, role in enumerate((names.namespace, *cluster_roles))
+        for number, role in enumerate(bound)
     ]
     return [
         _object("v1", "Namespace", names, names.namespace),
@@ -187,7 +199,6 @@ class OwnCluster:
             "group": right.group,
             "resource": right.resource,
             "subresource": right.subresource,
-            "namespace": right.namespace,
         }
         review = {
             "apiVersion": "authorization.k8s.io/v1",
@@ -208,11 +219,6 @@ class OwnCluster:
         item = _object(_NAMESPACED[kind][0], kind, self.names, name, self.names.namespace)
         item["metadata"]["labels"].update(labels)
         return self.create({**item, **content})
-
-    def read(self, kind: str, name: str) -> KubeObject:
-        """Read an object of the run's namespace."""
-        path = _path(_NAMESPACED[kind][0], kind, self.names.namespace, name)
-        return read_object(self.connection.get(path), path)
 
     def pods(self) -> dict[str, KubeObject]:
         """The pods of the run's namespace by their names."""
@@ -246,8 +252,8 @@ class OwnCluster:
             self.connection.get(path, {"limit": 1})
         except NotFound:
             return False
-        except ApiError as error:
-            return error.status != 404
+        except Forbidden:
+            pass  # whether it may be made is asked apart
         return True
 
     def token(self, seconds: int) -> str:

@@ -7,17 +7,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 
 from scheduler import __version__
-from scheduler.config import load_configuration
-from scheduler.kube.client import ClientConfig, KubeError
+from scheduler.config import CUSTOM, DEFAULT_SCHEDULER_NAME, OURS, flavour_of, load_configuration
+from scheduler.kube.client import ClientConfig
 from scheduler.kube.primitives import format_seconds
-from secondary_scheduler.cli.errors import CommandError, ExitCode, explained, printable, refusal
-from secondary_scheduler.cli.liveobjects import live_objects
-from secondary_scheduler.cli.selftest.instances import cluster_roles_beside_ours, instances_of
+from scheduler.operand import cluster_roles_for
+from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
+from secondary_scheduler.cli.output import FullOutputFormat, document_text
+from secondary_scheduler.cli.selftest.instances import instances_of
 from secondary_scheduler.cli.selftest.loadsource import LoadSource
 from secondary_scheduler.cli.selftest.objects import (
     LEASE,
@@ -27,16 +28,19 @@ from secondary_scheduler.cli.selftest.objects import (
     needed_rights,
     scaffold,
 )
-from secondary_scheduler.cli.selftest.report import SelfTestReport
-from secondary_scheduler.cli.selftest.steps import DEFAULT_SCHEDULER, STEPS, WITH_ROOM, Bench, find_usable, results
+from secondary_scheduler.cli.selftest.report import SelfTestReport, markdown, page
+from secondary_scheduler.cli.selftest.steps import STEPS, WITH_ROOM, Bench, find_usable, results
+from secondary_scheduler.clustersnapshot.reading import read_snapshot
 from secondary_scheduler.clusterstatus.listing import read_object
 from secondary_scheduler.kubeobjects import KubeObject
 from secondary_scheduler.simulation.cluster import PodSelection
+from secondary_scheduler.simulation.objects import RecordedObjects
 from secondary_scheduler.simulation.report import InputReport
 from secondary_scheduler.simulation.settingup import Conditions, ReadyCluster, set_up
 
 _API_VERSION = "kubescheduler.config.k8s.io/v1"
 _GROUPS = ("scheduling.x-k8s.io/v1alpha1", "podgroups")
+_GANG_RIGHTS = tuple(Right(verb, "scheduling.x-k8s.io", "podgroups") for verb in ("create", "delete"))
 _ALL = [{"name": "*"}]
 _MINUTES = 4
 """That a run takes on an idle cluster; 15 at most, as each step has its limit."""
@@ -71,45 +75,39 @@ class PreparedRun:
         """Read the cluster.
 
         Raises:
-            CommandError: it does not answer, or does not let us list nodes and pods.
+            KubeError: it does not answer, or does not let us list nodes and pods.
         """
         self._config, self._options = config, options
         self._names = Names(secrets.token_hex(3))
         self._cluster = OwnCluster(config, self._names)
-        try:
-            self._version = str(read_object(self._cluster.connection.get("/version"), "/version").get("gitVersion", ""))
-            self._before = _read(config)
-            self._made = scaffold(self._names, cluster_roles_beside_ours(options.image, options.program))
-            self._missing = self._cluster.missing(list(self._rights()))
-            self._has_gangs = self._cluster.serves(*_GROUPS)
-            self.leftovers = self._cluster.leftovers() if not self._unable else []
-        except KubeError as error:
-            raise refusal(error, config.server) from error
+        self._version = str(read_object(self._cluster.connection.get("/version"), "/version").get("gitVersion", ""))
+        self._before = _read(config)
+        self._usable = find_usable(self._before, options.tolerated)
+        self._has_gangs = self._cluster.serves(*_GROUPS) and not self._cluster.missing(_GANG_RIGHTS)
+        self._made = scaffold(self._names, self._cluster_roles())
+        missing = self._cluster.missing(list(self._rights()))
+        self._may_preempt = all(right.resource != "priorityclasses" for right in missing)
+        self._unable = self._obstacle(missing)
+        self.leftovers = [] if self._unable else self._cluster.leftovers()
 
     def _rights(self) -> Iterator[Right]:
         yield from needed_rights(self._made)
         if self._options.image:
             yield from (Right("create", "", "configmaps"), Right("create", "apps", "deployments"))
-        yield from (Right(verb, "scheduling.x-k8s.io", "podgroups") for verb in ("create", "delete"))
 
-    @property
-    def _may_preempt(self) -> bool:
-        return all(right.resource != "priorityclasses" for right in self._missing)
-
-    @property
-    def _may_gang(self) -> bool:
-        return self._has_gangs and all(right.resource != "podgroups" for right in self._missing)
-
-    @property
-    def _unable(self) -> str:
-        needed = [str(right) for right in self._missing if right.resource not in ("priorityclasses", "podgroups")]
+    def _obstacle(self, missing: Sequence[Right]) -> str:
+        """Why no scheduler can be started; "" where one can."""
+        needed = [str(right) for right in missing if right.resource != "priorityclasses"]
         if needed:
             return f"this user may not {', '.join(needed)}"
         return "" if self._usable else f"there is no node {WITH_ROOM}"
 
-    @property
-    def _usable(self) -> list[str]:
-        return find_usable(self._before, self._options.tolerated)
+    def _cluster_roles(self) -> list[str]:
+        """What an installation binds such a scheduler to."""
+        image = self._options.image
+        flavour = flavour_of(image) if image else CUSTOM if self._options.program else OURS
+        configuration = load_configuration(self._configuration("http://127.0.0.1"), source="selftest")
+        return cluster_roles_for([(profile.enabled, flavour) for profile in configuration.profiles])
 
     def announcement(self) -> Iterator[str]:
         """Yield what the run will do and make, for whoever has to agree."""
@@ -136,29 +134,29 @@ class PreparedRun:
         return [item for item in self._made if item["kind"] != "PriorityClass" or self._may_preempt]
 
     def run(self, say: Callable[[str], None]) -> SelfTestReport:
-        """Make everything, run the steps, and remove everything, whatever happens meanwhile."""
+        """Make everything, run the steps, and remove everything, whatever happens meanwhile.
+
+        Raises:
+            KubeError: the cluster does not let us make or remove something.
+        """
         begun, started = time.time(), time.monotonic()
         stale = self._cluster.remove(self.leftovers, say)
         source = None if self._options.image else LoadSource()
-        name = f"selftest-{self._names.run}"
-        by_load = f"{name}-by-load"
-        configuration = _configuration(name, by_load, self._names.namespace, source, has_gangs=self._may_gang)
+        configuration = self._configuration(source.address if source is not None else "")
         instances = instances_of(
             self._cluster, configuration, self._options.image, self._options.pull_policy, self._options.program
         )
         bench = Bench(
-            self._cluster,
-            instances,
-            self._before,
-            name,
-            by_load,
-            self._options.pod_image,
-            self._options.tolerated,
-            self._may_gang,
-            self._may_preempt,
-            source,
-            self._unable,
-            self._usable,
+            cluster=self._cluster,
+            instances=instances,
+            before=self._before,
+            pod_image=self._options.pod_image,
+            tolerated=self._options.tolerated,
+            has_gangs=self._has_gangs,
+            may_preempt=self._may_preempt,
+            source=source,
+            unable=self._unable,
+            usable=self._usable,
         )
         left: list[str] = []
         try:
@@ -166,8 +164,6 @@ class PreparedRun:
                 for item in self._shown():
                     self._cluster.create(item)
             steps = tuple(results(bench, STEPS, say))
-        except KubeError as error:
-            raise CommandError(printable(f"{self._config.server}: {explained(error)}")) from error
         finally:
             instances.stop()
             if source is not None:
@@ -190,6 +186,34 @@ class PreparedRun:
             left=(*stale, *left),
         )
 
+    def _configuration(self, watcher: str) -> dict[str, Any]:
+        """The configuration under test: a profile with the default plugins and, with a load-watcher's address, one that
+        scores by load alone."""
+        coscheduling = {"enabled": [{"name": "Coscheduling"}]}
+        gangs = {"multiPoint": coscheduling, "queueSort": {**coscheduling, "disabled": _ALL}}
+        plugins: dict[str, Any] = gangs if self._has_gangs else {}
+        profiles: list[dict[str, Any]] = [{"schedulerName": self._names.scheduler, "plugins": plugins}]
+        if watcher:
+            score = {"enabled": [{"name": "TargetLoadPacking"}], "disabled": _ALL}
+            profiles.append(
+                {
+                    "schedulerName": self._names.by_load,
+                    "plugins": {**plugins, "score": score},
+                    "pluginConfig": [{"name": "TargetLoadPacking", "args": {"watcherAddress": watcher}}],
+                }
+            )
+        return {
+            "apiVersion": _API_VERSION,
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {
+                "leaderElect": True,
+                "resourceLock": "leases",
+                "resourceName": LEASE,
+                "resourceNamespace": self._names.namespace,
+            },
+            "profiles": profiles,
+        }
+
     def _remove_own(self, say: Callable[[str], None]) -> list[str]:
         """Remove what this run made, also what a request made that nobody waited for; returns what is left, and why."""
         left: list[str] = []
@@ -206,53 +230,22 @@ class PreparedRun:
 def _read(config: ClientConfig) -> ReadyCluster:
     """The cluster as the default profile sees it, under the name of the cluster's own scheduler."""
     report = InputReport(lambda line: None)
-    objects = live_objects(config, report)
+    objects = RecordedObjects(report)
+    objects.add_documents(config.server, read_snapshot(config, report.warn))
     content = {
         "apiVersion": _API_VERSION,
         "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"schedulerName": DEFAULT_SCHEDULER}],
+        "profiles": [{"schedulerName": DEFAULT_SCHEDULER_NAME}],
     }
     configuration = load_configuration(content, source="selftest", allow_default_scheduler_name=True)
     return set_up(
         configuration,
-        PodSelection((DEFAULT_SCHEDULER,)),
+        PodSelection((DEFAULT_SCHEDULER_NAME,)),
         objects,
         Conditions(seed=0, now=time.time()),
         report,
         about_pending=False,
     )
-
-
-def _configuration(
-    name: str, by_load: str, namespace: str, source: LoadSource | None, *, has_gangs: bool
-) -> dict[str, object]:
-    """The configuration under test: a profile with the default plugins, and one that scores by load alone."""
-    coscheduling = {"enabled": [{"name": "Coscheduling"}]}
-    gangs = {"multiPoint": coscheduling, "queueSort": {**coscheduling, "disabled": _ALL}}
-    plugins: dict[str, object] = dict(gangs) if has_gangs else {}
-    profiles: list[dict[str, object]] = [{"schedulerName": name, "plugins": plugins}]
-    if source is not None:
-        profiles.append(
-            {
-                "schedulerName": by_load,
-                "plugins": {
-                    **plugins,
-                    "score": {"enabled": [{"name": "TargetLoadPacking"}], "disabled": [{"name": "*"}]},
-                },
-                "pluginConfig": [{"name": "TargetLoadPacking", "args": {"watcherAddress": source.address}}],
-            }
-        )
-    return {
-        "apiVersion": _API_VERSION,
-        "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {
-            "leaderElect": True,
-            "resourceLock": "leases",
-            "resourceName": LEASE,
-            "resourceNamespace": namespace,
-        },
-        "profiles": profiles,
-    }
 
 
 def agree(prepared: PreparedRun, *, yes: bool) -> None:
@@ -271,18 +264,12 @@ def agree(prepared: PreparedRun, *, yes: bool) -> None:
         raise CommandError("nothing was done")
 
 
-def write_page(report: SelfTestReport, files: Sequence[Path]) -> None:
+def write_reports(report: SelfTestReport, files: Sequence[Path]) -> None:
     """Write the report into files, in the form that their ending names: .html, .md or .json."""
-    from msgspec import json
-
-    from secondary_scheduler.cli.selftest.report import markdown, page
-
+    forms = {
+        ".html": lambda: page(report),
+        ".md": lambda: "\n".join(markdown(report)) + "\n",
+        ".json": lambda: document_text(report, FullOutputFormat.JSON),
+    }
     for file in files:
-        form = file.suffix.lower()
-        if form == ".html":
-            text = page(report)
-        elif form == ".md":
-            text = "\n".join(markdown(report)) + "\n"
-        else:
-            text = json.format(json.encode(report), indent=2).decode() + "\n"
-        file.write_text(text, encoding="utf-8")
+        file.write_text(forms[file.suffix.lower()](), encoding="utf-8")

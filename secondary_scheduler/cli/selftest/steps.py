@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from scheduler.config import DEFAULT_SCHEDULER_NAME
 from scheduler.core import judge_node, without_own_use
 from scheduler.framework import PodInfo
 from scheduler.kube.client import KubeError
-from scheduler.kube.model import Taint
+from scheduler.kube.model import POD_GROUP_LABEL, Taint
 from secondary_scheduler.cli.errors import CommandError, explained, printable
 from secondary_scheduler.cli.selftest.instances import Instances
 from secondary_scheduler.cli.selftest.loadsource import LoadSource
@@ -22,8 +23,6 @@ from secondary_scheduler.kubeobjects import KubeObject, part
 from secondary_scheduler.simulation.settingup import ReadyCluster
 
 HOST = "kubernetes.io/hostname"
-GANG_LABEL = "scheduling.x-k8s.io/pod-group"
-DEFAULT_SCHEDULER = "default-scheduler"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PAUSE_SECONDS = 0.1
 _BOUND_SECONDS = 60.0
@@ -60,8 +59,6 @@ class Bench:
 
     Attributes:
         before: the cluster as it was before the run, as the default profile sees it.
-        scheduler_name: of the profile with the default plugins and Coscheduling.
-        by_load: of the profile that scores by load alone.
         pod_image: of the pods to place.
         tolerated: keys of taints that the pods tolerate.
         has_gangs: whether the profile has Coscheduling.
@@ -72,8 +69,6 @@ class Bench:
     cluster: OwnCluster
     instances: Instances
     before: ReadyCluster
-    scheduler_name: str
-    by_load: str
     pod_image: str
     tolerated: Sequence[str]
     has_gangs: bool
@@ -95,7 +90,7 @@ class Bench:
         """Create a pod that asks for almost nothing, and whose image is never pulled; returns its name."""
         names = self.cluster.names
         content = {
-            "schedulerName": scheduler_name or self.scheduler_name,
+            "schedulerName": scheduler_name or names.scheduler,
             "priorityClassName": (priority or names.low) if self.may_preempt else "",
             "terminationGracePeriodSeconds": 0,
             "automountServiceAccountToken": False,
@@ -235,9 +230,7 @@ def pinned(nodes: Sequence[str]) -> dict[str, Any]:
     """A node affinity that leaves these nodes only."""
     fields = [{"key": "metadata.name", "operator": "In", "values": [node]} for node in nodes]
     terms = [{"matchFields": [expression]} for expression in fields]
-    return {
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    }
+    return {"affinity": {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}}
 
 
 def _node(pod: KubeObject) -> str:
@@ -310,12 +303,8 @@ def _affinity(bench: Bench) -> list[str]:
     labels = {"selftest": "affinity"}
     term = {"topologyKey": HOST, "labelSelector": {"matchLabels": labels}}
     spec = pinned(nodes)
-    apart = {
-        "affinity": {**spec["affinity"], "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    }
-    together = {
-        "affinity": {**spec["affinity"], "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    }
+    apart = {"affinity": {**spec["affinity"], "podAntiAffinity": {_REQUIRED: [term]}}}
+    together = {"affinity": {**spec["affinity"], "podAffinity": {_REQUIRED: [term]}}}
     first = bench.placed([bench.pod("alone", spec, labels)])["alone"]
     placed = bench.placed([bench.pod("apart", apart), bench.pod("together", together)])
     if placed["apart"] == first or placed["together"] != first:
@@ -332,10 +321,10 @@ def _gang(bench: Bench) -> list[str]:
         )
     group = {"spec": {"minMember": _GANG, "scheduleTimeoutSeconds": 30}}
     bench.cluster.create_here("PodGroup", "gang", group, {})
-    members = [bench.pod(f"gang-{number}", labels={GANG_LABEL: "gang"}) for number in range(_GANG - 1)]
+    members = [bench.pod(f"gang-{number}", labels={POD_GROUP_LABEL: "gang"}) for number in range(_GANG - 1)]
     reasons = [bench.stays_waiting(member) for member in members]
     begun = time.monotonic()
-    members.append(bench.pod(f"gang-{_GANG - 1}", labels={GANG_LABEL: "gang"}))
+    members.append(bench.pod(f"gang-{_GANG - 1}", labels={POD_GROUP_LABEL: "gang"}))
     bench.placed(members)
     return [
         f"{_GANG - 1} of {_GANG} members wait: {reasons[0]}",
@@ -347,13 +336,15 @@ def _load(bench: Bench) -> list[str]:
     source = _own_source(bench)
     nodes = bench.some_usable(2, 4)
     seen = []
-    for idle in (nodes[-1], nodes[0]):
+    # Their numbers are in the pods' names, as a node's name may be too long for that.
+    for number_of_idle in (len(nodes) - 1, 0):
+        idle = nodes[number_of_idle]
         questions = source.questions
         source.serve({node: _IDLE_PERCENT if node == idle else _BUSY_PERCENT for node in nodes})
         if not until(lambda before=questions: source.questions >= before + 2, _REFRESHED_SECONDS):  # type: ignore[misc]
             raise StepFailed(f"the scheduler did not ask its metric source twice within {_REFRESHED_SECONDS:.0f} s")
         names = [
-            bench.pod(f"by-load-{idle_number(nodes, idle)}-{number}", pinned(nodes), scheduler_name=bench.by_load)
+            bench.pod(f"by-load-{number_of_idle}-{number}", pinned(nodes), scheduler_name=bench.cluster.names.by_load)
             for number in range(_LOAD_PODS)
         ]
         counts = Counter(bench.placed(names).values())
@@ -364,11 +355,6 @@ def _load(bench: Bench) -> list[str]:
             )
         seen.append(f"{idle} uses {_IDLE_PERCENT:.0f} % of its CPU, others {_BUSY_PERCENT:.0f} %: all pods went there")
     return seen
-
-
-def idle_number(nodes: Sequence[str], node: str) -> int:
-    """Which of the nodes it is: a node's name may be too long for a part of a pod's."""
-    return nodes.index(node)
 
 
 def _own_source(bench: Bench) -> LoadSource:
@@ -382,8 +368,8 @@ def _cut(bench: Bench) -> list[str]:
     nodes = bench.some_usable(1)
     source.close()
     begun = time.monotonic()
-    names = [bench.pod(f"without-load-{number}", pinned(nodes), scheduler_name=bench.by_load) for number in range(2)]
-    bench.placed(names)
+    by_load = bench.cluster.names.by_load
+    bench.placed([bench.pod(f"without-load-{number}", pinned(nodes), scheduler_name=by_load) for number in range(2)])
     return [f"without its metric source pods of the profile by load are placed after {time.monotonic() - begun:.1f} s"]
 
 
@@ -394,8 +380,10 @@ def _preemption(bench: Bench) -> list[str]:
     view = bench.before.assembly.attempts.snapshot()
     row = view.row(node)
     names = bench.cluster.names
+    # Each pod of the run that is there asks for one millicore.
+    own = sum(_node(pod) == node for pod in bench.cluster.pods().values())
     # What is free now is what the victim fills: nobody else's pod is touched, whose priority is above both.
-    free = int(view.allocatable("cpu")[row] - view.requested("cpu")[row]) - _own_millicores(bench, node)
+    free = int(view.allocatable("cpu")[row] - view.requested("cpu")[row]) - own
     size = free * 2 // 3
     if size < 50:
         raise StepSkipped(f"{node} has only {free}m CPU free")
@@ -406,11 +394,6 @@ def _preemption(bench: Bench) -> list[str]:
     if "victim" in bench.cluster.pods():
         raise StepFailed(f"both pods of {size}m fit on {node}: nothing was preempted")
     return [f"a pod of {size}m CPU made room for one of higher priority on {node} within {seconds:.1f} s"]
-
-
-def _own_millicores(bench: Bench, node: str) -> int:
-    own = [pod for pod in bench.cluster.pods().values() if _node(pod) == node]
-    return len(own)  # each asks for one millicore
 
 
 def _leader_killed(bench: Bench) -> list[str]:
@@ -427,10 +410,11 @@ def _leader_killed(bench: Bench) -> list[str]:
 
 def _shadow(bench: Bench) -> list[str]:
     attempts = bench.before.assembly.attempts
-    view, runner = attempts.snapshot(), attempts.runners[DEFAULT_SCHEDULER]
-    pods = [pod for pod in attempts.state.pods() if pod.scheduler_name == DEFAULT_SCHEDULER and not _is_of_node(pod)]
+    view, runner = attempts.snapshot(), attempts.runners[DEFAULT_SCHEDULER_NAME]
+    placed = (pod for pod in attempts.state.pods() if pod.scheduler_name == DEFAULT_SCHEDULER_NAME)
+    pods = [pod for pod in placed if not _is_of_node(pod)]
     if not pods:
-        raise StepSkipped(f"no pod of {DEFAULT_SCHEDULER} is on a node")
+        raise StepSkipped(f"no pod of {DEFAULT_SCHEDULER_NAME} is on a node")
     chosen = random.Random(0).sample(pods, min(len(pods), _MAX_SHADOW_PODS))
     outcomes: Counter[str] = Counter()
     for pod in chosen:
