@@ -22,10 +22,13 @@ reasons.
 """
 
 from collections import OrderedDict
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from scheduler.core.feasible import FeasibleNodes, filter_nodes
 from scheduler.core.placement import Choice
@@ -61,7 +64,7 @@ from scheduler.framework import (
     Value,
     rows_fitting_beside_nominated,
 )
-from scheduler.state import NodeTable, Snapshot
+from scheduler.state import NodeTable, Overlay, Snapshot
 
 _FEW_ROWS = 16
 """Up to so many changed rows are recomputed one by one, where the plugins can: numpy's calls cost as much as some 20
@@ -79,6 +82,7 @@ _TRY_EVERY = 16
 """After so many classes in a row whose first pod passed no node, one in so many gets columns for it: where nothing
 fits, every filter is asked all the same, for its reasons or because it steps back."""
 _KEY = "core.classes"
+_T = TypeVar("_T")
 
 
 class RowRules(NamedTuple):
@@ -99,6 +103,7 @@ class Plan(Struct, eq=False):
         filters, scores: those rules, and the weights of scores;
         asked_filters, asked_scores: the plugins that have none.
         shared_scores: answers of scores that some classes share, which are not among `own_scores`.
+        kept: the plugins that these rules are of.
         row_rules: rules for single rows; None unless all of them have one, and in a plan for one moment.
         values: what else answers follow from.
     """
@@ -112,6 +117,7 @@ class Plan(Struct, eq=False):
     asked_scores: list[tuple[Ask, int]]
     own_scores: list[tuple[Rule, int]]
     shared_scores: list[SharedAnswer]
+    kept: list[Side]
     row_rules: RowRules | None
     values: tuple[Value, ...]
     varying: list[SharedAnswer]
@@ -211,11 +217,11 @@ def make_plan(
                 own_scores.append((rule, side.weight))
     row_rules: RowRules | None = None
     values: tuple[Value, ...] = ()
+    kept = [side for side, is_kept in zip(sides, plugins.of_class, strict=True) if is_kept]
     if not once:
         read = [*base.values, *[value for each in recorded for value in each.values]]
         if not asked_filters and not asked_scores:
-            kept = [side for side, is_kept in zip(sides, plugins.of_class, strict=True) if is_kept]
-            row_rules, more = _row_rules(view, spec, kept)
+            row_rules, more = _row_rules(OneNode(view), spec, kept)
             read += more
         values = tuple(dict.fromkeys(read))
     return Plan(
@@ -228,6 +234,7 @@ def make_plan(
         asked_scores=asked_scores,
         own_scores=own_scores,
         shared_scores=shared_scores,
+        kept=kept,
         row_rules=row_rules,
         values=values,
         varying=[answer for answer in base.ranged if answer.normalized is None],
@@ -235,8 +242,7 @@ def make_plan(
     )
 
 
-def _row_rules(view: Snapshot, spec: SpecInfo, sides: list[Side]) -> tuple[RowRules | None, tuple[Value, ...]]:
-    nodes = OneNode(view)
+def _row_rules(nodes: OneNode, spec: SpecInfo, sides: list[Side]) -> tuple[RowRules | None, tuple[Value, ...]]:
     recorded = [(side, nodes.record(side.rule_of, spec)) for side in sides if side.rule_of is not None]
     rules = RowRules(nodes, [], [])
     for side, each in recorded:
@@ -247,6 +253,31 @@ def _row_rules(view: Snapshot, spec: SpecInfo, sides: list[Side]) -> tuple[RowRu
         else:
             rules.scores.append((each.rule, side.weight))
     return rules, tuple([value for _, each in recorded for value in each.values])
+
+
+def plan_on_overlay(plan: Plan, view: Overlay, spec: SpecInfo) -> Plan | None:
+    """Return a plan whose rules read the pods of an overlay of the table; None where a plugin has no rule for a row.
+
+    Raises:
+        Exception: whatever a plugin raises.
+    """
+    if plan.row_rules is None:
+        return None
+    row_rules, values = _row_rules(OneNode(view, what_if=True), spec, plan.kept)
+    nodes = ManyNodes(view, what_if=True)
+    nodes.look(view, view.rows)
+    recorded = [(side, side.record(spec, nodes)) for side in plan.kept]
+    rules = [(side, each.rule) for side, each in recorded if each.rule is not None]
+    if row_rules is None or len(rules) < len(plan.kept):
+        return None
+    return replace(
+        plan,
+        nodes=nodes,
+        filters=[rule for side, rule in rules if side.is_filter],
+        scores=[(rule, side.weight) for side, rule in rules if not side.is_filter],
+        row_rules=row_rules,
+        values=tuple(dict.fromkeys([*plan.values, *values, *[value for _, each in recorded for value in each.values]])),
+    )
 
 
 class ClassColumns(Struct):
@@ -275,6 +306,13 @@ class ClassColumns(Struct):
             self._rows = np.flatnonzero(self.totals[: view.size] >= 0)
         return self._rows
 
+    def rows_among(self, view: Snapshot) -> RowArray:
+        """Return those of them that a pod may be given."""
+        candidates = view.candidates
+        if len(candidates) == len(view.rows):
+            return self.rows(view)
+        return candidates[self.totals[candidates] >= 0]
+
     def best(self, view: Snapshot) -> tuple[RowArray, int]:
         """Return the rows with the largest total, ascending, and that total."""
         if self._ties is None:
@@ -302,6 +340,33 @@ class ClassColumns(Struct):
         else:
             self._update_row_by_row(view, changed.tolist())
         self.generation = table.generation
+        return True
+
+    def on_overlay(self, view: Overlay, spec: SpecInfo) -> "ClassColumns | None":
+        """Return a copy that follows the pods of an overlay (`follow`); None where it cannot.
+
+        Raises:
+            Exception: whatever a plugin raises.
+        """
+        plan = plan_on_overlay(self.plan, view, spec)
+        # The ties are changed in place.
+        return None if plan is None else replace(self, plan=plan, totals=self.totals.copy(), generation=0, _ties=None)
+
+    def follow(self, view: Overlay) -> bool:
+        """Take in the rows that an overlay moved pods on or off since the last use, which `generation` counts; False
+        where the plan does not hold on it.
+
+        Raises:
+            Exception: whatever a plugin raises; the columns are of no use then.
+        """
+        if not are_current(self.plan.values, view):
+            return False
+        changed = list(dict.fromkeys(view.moved_log[self.generation :]))
+        self.generation = len(view.moved_log)
+        if len(changed) > _FEW_ROWS:
+            self._update_rows(view, np.array(sorted(changed), dtype=np.intp))
+        else:
+            self._update_row_by_row(view, changed)
         return True
 
     def _update_rows(self, view: Snapshot, rows: RowArray) -> None:
@@ -401,12 +466,38 @@ class _Memory(Struct):
             self.note_without_columns(next(iter(self.columns)))
 
 
-def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassColumns | None:
+def columns_on_overlay(view: Overlay, pod: PodInfo, profile: ProfileRunner) -> ClassColumns | None:
+    """Return the columns of a pod's class with the pods that an overlay of the table moves: a member of a gang changes
+    one row for the next. None on other overlays, and where every plugin has to be asked."""
+    if type(view.base) is not Snapshot:
+        return None
+    key = (_KEY, profile.scheduler_name, pod.spec.class_key)
+    if key not in view.notes:
+        below = columns_of(view.base, pod, profile, for_one=False)
+        view.notes[key] = None if below is None else _tried(lambda: below.on_overlay(view, pod.spec))
+    columns: ClassColumns | None = view.notes[key]
+    if columns is not None and _tried(partial(columns.follow, view)):
+        return columns
+    view.notes[key] = None
+    return None
+
+
+def _tried(make: Callable[[], _T]) -> _T | None:
+    """Return what a function returns; None where a plugin raises: asking every plugin meets the same failure and
+    reports it."""
+    try:
+        return make()
+    except Exception:
+        return None
+
+
+def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner, *, for_one: bool = True) -> ClassColumns | None:
     """Return the columns of a pod's class as of now; None where every plugin has to be asked.
 
     That is so where a plugin fails or does not keep to its word, and for the first pod of a class when it is
     tried again: it probably fits nowhere, and columns would spare nothing, as its rejection needs every filter's
-    reasons. The first attempt of a class gets columns that are not kept, as many a class has no second pod.
+    reasons. The first attempt of a class gets columns that are not kept, as many a class has no second pod; where it
+    is known to have one, as in a gang, they are kept (`for_one`).
     """
     table, key = view.table, pod.spec.class_key
     memory = profile.memory.get(_KEY)
@@ -414,12 +505,12 @@ def columns_of(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassCol
         memory = profile.memory[_KEY] = _Memory(table, SharedAnswers(table))
     now = (table.layout, table.log.start)
     cached = memory.columns.get(key)
-    first = cached is None and key not in memory.seen
+    first = for_one and cached is None and key not in memory.seen
     if first:
         memory.note_without_columns(key, pod.uid or None)
         if not memory.is_worth_columns():
             return None
-    elif cached is None and (why := memory.seen[key]) is not None and why in (now, pod.uid):
+    elif cached is None and (why := memory.seen.get(key)) is not None and why in (now, pod.uid):
         return None
     try:
         if cached is not None and cached.catch_up(view):
@@ -457,17 +548,17 @@ _NO_PRE_FILTERS: PreFilterOutcome = (SUCCESS, None, ())
 
 
 def usable_columns(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassColumns | None:
-    """Return the columns of a pod's class where they tell enough: not on what-if views, nor where a plugin has to be
+    """Return the columns of a pod's class where they tell enough: not where a plugin has to be
     asked how it takes the nominations of others; nor for pods that list many things, of which there are few: digests
     of these, and answers that hardly anybody shares, would cost more than they spare, and each plugin has to charge for
     its work (`scheduler.framework.Work`)."""
     if pod.spec.parts > FEW_PARTS:
         return None
-    if type(view) is not Snapshot or pod.nominated_node or pod.node_name or not view.table.row_of:
+    if pod.nominated_node or pod.node_name or not view.table.row_of:
         return None
     if profile.effective.percentage_of_nodes_to_score:
         return None
-    columns = columns_of(view, pod, profile)
+    columns = columns_on_overlay(view, pod, profile) if isinstance(view, Overlay) else columns_of(view, pod, profile)
     if columns is not None and not columns.plan.local and _others_nominated(view, pod):
         return None
     return columns
@@ -503,7 +594,7 @@ def choose_by_class(
         timing.lap("PreFilter", outcome[0].code)
     if outcome is not _NO_PRE_FILTERS and (not outcome[0].is_success or outcome[1] is not None):
         return filter_nodes(view, pod, profile, state, outcome)
-    all_rows = columns.rows(view)
+    all_rows = columns.rows_among(view)
     filters = [plugin for plugin in plugins.filters if plugin.name not in state.skip_filter]
     counted, work = (dict(state.counters), state.work.save()) if filters else (state.counters, state.work)
     rows = profile.rows_passing(state, pod, view, all_rows, filters) if filters else all_rows
@@ -519,10 +610,12 @@ def choose_by_class(
         return filter_nodes(view, pod, profile, state, outcome)
     if timing is not None:
         timing.lap("Filter")
-    evaluated = len(view.rows)
+    evaluated = len(view.candidates)
     if len(rows) == 1:
         return Choice(int(rows[0]), 0, 1, 1, evaluated)
-    ties, total = _best(columns, view, pod, profile, state, rows, all_of_class=rows is all_rows)
+    ties, total = _best(
+        columns, view, pod, profile, state, rows, all_of_class=rows is all_rows and evaluated == len(view.rows)
+    )
     row = _pick(ties.of, rng) if ties.among is None else int(ties.among[_pick(ties.of, rng)])
     if timing is not None:
         timing.lap("Score")

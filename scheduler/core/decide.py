@@ -261,7 +261,7 @@ class _Decision:
         percentage = self._profile.effective.percentage_of_nodes_to_score
         if not percentage and not any(_is_sent_nodes(extender) for extender in self._extenders):
             return rows
-        limit = sample_size(self._snapshot.node_count, percentage)
+        limit = sample_size(len(self._snapshot.candidates), percentage)
         if len(rows) <= limit:
             return rows
         start = int(self._rng.random() * len(rows))

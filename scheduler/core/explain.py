@@ -153,7 +153,7 @@ def explain(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner) -> Explana
     state = CycleState()
     empty: RowArray = np.zeros(0, dtype=np.intp)
     ages = load_ages(snapshot)
-    diagnosis = Diagnosis(snapshot.node_count)
+    diagnosis = Diagnosis(len(snapshot.candidates))
     try:
         filtered, scores = _filtered_and_scored(state, pod, snapshot, profile)
     except PluginError as error:

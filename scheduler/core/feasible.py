@@ -55,7 +55,7 @@ def is_over_budget(status: Status | None) -> bool:
 
 def too_much_work(snapshot: Snapshot, state: CycleState, error: OverBudgetError) -> FeasibleNodes:
     """Return the outcome of an attempt that was given up."""
-    return FeasibleNodes(_NONE, 0, Diagnosis(snapshot.node_count, pre_filter=park(state, error)))
+    return FeasibleNodes(_NONE, 0, Diagnosis(len(snapshot.candidates), pre_filter=park(state, error)))
 
 
 def find_feasible(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, state: CycleState) -> FeasibleNodes:
@@ -85,7 +85,7 @@ def filter_nodes(
         # Its rejection is not part of the diagnosis, as the search over all nodes that follows finds it again.
         feasible = filter_nominated(snapshot, pod, profile, state)
         if len(feasible):
-            return FeasibleNodes(feasible, 1, Diagnosis(snapshot.node_count))
+            return FeasibleNodes(feasible, 1, Diagnosis(len(snapshot.candidates)))
     return filter_all(snapshot, pod, profile, state, outcome)
 
 
@@ -97,7 +97,7 @@ def filter_nominated(snapshot: Snapshot, pod: PodInfo, profile: ProfileRunner, s
         PluginError: a plugin failed.
     """
     row = snapshot.row(pod.nominated_node)
-    if row < 0:
+    if row < 0 or not _is_candidate(snapshot, row):
         return _NONE
     feasible = profile.run_filters_with_nominated(state, pod, snapshot, np.array([row], dtype=np.intp), Diagnosis(1))
     if len(feasible) and state.timing is not None:
@@ -119,15 +119,15 @@ def filter_all(
         PluginError: a plugin failed.
     """
     status, names, restricting = outcome
-    diagnosis = Diagnosis(snapshot.node_count)
+    rows = snapshot.candidates
+    diagnosis = Diagnosis(len(rows))
     if not status.is_success:
         diagnosis.pre_filter = status
         profile.step_back(state, diagnosis)
         return FeasibleNodes(_NONE, 0, diagnosis)
-    rows = snapshot.rows
     if names is not None:
         rows = _rows_of(snapshot, names)
-        diagnosis.absent = snapshot.node_count - len(rows)
+        diagnosis.absent = diagnosis.total - len(rows)
         diagnosis.absent_plugins = restricting
     if among is not None:
         rows = _rows_of(snapshot, among if names is None else names.intersection(among))
@@ -145,7 +145,16 @@ def filter_all(
 
 
 def _rows_of(snapshot: Snapshot, names: Iterable[str]) -> RowArray:
-    return np.array(sorted(row for name in names if (row := snapshot.row(name)) >= 0), dtype=np.intp)
+    rows: RowArray = np.array(sorted(row for name in names if (row := snapshot.row(name)) >= 0), dtype=np.intp)
+    if len(snapshot.candidates) < snapshot.node_count:
+        rows = rows[np.isin(rows, snapshot.candidates, assume_unique=True)]
+    return rows
+
+
+def _is_candidate(snapshot: Snapshot, row: int) -> bool:
+    candidates = snapshot.candidates
+    index = int(np.searchsorted(candidates, row))
+    return index < len(candidates) and int(candidates[index]) == row
 
 
 def status_of_all(filtered: FeasibleNodes) -> Status | None:

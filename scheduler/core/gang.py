@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from scheduler.core.decide import decide
+from scheduler.core.domains import WHOLE_CLUSTER, Domain, DomainSearch
 from scheduler.core.feasible import BUDGET_REJECTOR, filter_all, too_much_work
 from scheduler.core.placement import Placement, failed, load_ages, rejected
 from scheduler.framework import (
@@ -27,6 +28,7 @@ from scheduler.framework import (
     FilterQuestion,
     Gang,
     GangPlugin,
+    GangTopology,
     MemberTries,
     OverBudgetError,
     PluginError,
@@ -38,7 +40,7 @@ from scheduler.framework import (
     Status,
     Work,
 )
-from scheduler.state import Snapshot
+from scheduler.state import Overlay, Snapshot
 
 OnDecision = Callable[[Snapshot, Placement], None]
 _MEMBER_UNITS, _NODES_PER_UNIT = 150, 50
@@ -48,16 +50,27 @@ _TIMES_ASKED = 2
 again as many times."""
 
 
+_DOMAINS_ASKED_ABOUT = 8
+"""In one attempt, extenders are asked about members in at most as many domains."""
+
+
 class GangDecision(Struct, frozen=True):
     """What became of the members that were tried.
 
     Attributes:
         gang: who belongs together.
-        placements: one per pod that was tried, in the order of the pods.
+        placements: one per pod that was tried, in the order of the pods; where the gang has a topology, in the domain
+            that has room for most of them.
+        domain: that domain, and
+        domains: how many there are at its level.
+        obstacle: why there is no domain, and so nothing was tried; "" where there is one.
     """
 
     gang: Gang
     placements: tuple[Placement, ...]
+    domain: Domain = WHOLE_CLUSTER
+    domains: int = 0
+    obstacle: str = ""
 
     @property
     def placed(self) -> tuple[Placement, ...]:
@@ -108,16 +121,60 @@ def decide_gang(
         work: of the attempt that this is a part of; by default it is one of its own.
     """
     work = work or Work(GANG_UNITS)
-    return (yield from _GangAttempt(snapshot, gang, pods, runner_of, rng, enough, extenders, on_decision, work).run())
+    rest = (pods, runner_of, rng, enough, extenders, on_decision, work)
+    if gang.topology is None:
+        return (yield from _GangAttempt(snapshot, gang, WHOLE_CLUSTER, *rest).run())
+    return (yield from _search_domains(snapshot, gang, gang.topology, rest))
+
+
+_Rest = tuple[
+    Sequence[PodInfo],
+    Callable[[PodInfo], ProfileRunner],
+    RandomSource,
+    int,
+    Sequence[Extender],
+    OnDecision | None,
+    Work,
+]
+
+
+def _search_domains(snapshot: Snapshot, gang: Gang, topology: GangTopology, rest: _Rest) -> Asking[GangDecision]:
+    """Try the gang in one domain after the other, until enough members fit; else return what became of it in that where
+    most did."""
+    pods, runner_of, rng, enough, _, _, work = rest
+    try:
+        domains = DomainSearch(snapshot, topology, pods, enough, _equivalence_key, runner_of, rng, work)
+    except OverBudgetError as error:
+        state = CycleState(rng, work=work)
+        given_up = rejected(snapshot, pods[0], state, too_much_work(snapshot, state, error), load_ages(snapshot))
+        return GangDecision(gang, (given_up,))
+    if obstacle := domains.obstacle():
+        return GangDecision(gang, (), obstacle=obstacle)
+    best, cluster = GangDecision(gang, ()), snapshot
+    for tried, domain in enumerate(domains, 1):
+        attempt = _GangAttempt(cluster, gang, domain, *rest)
+        decision = replace((yield from attempt.run()), domains=domains.beside(domain))
+        if tried == 1 or len(decision.placed) > len(best.placed) or attempt.ended:
+            best = decision
+        if len(decision.placed) >= enough or attempt.ended or (attempt.asked and tried == _DOMAINS_ASKED_ABOUT):
+            break
+        cluster = attempt.cluster
+    return best
 
 
 class _GangAttempt:
-    """The members of one gang: which are placed, and the cluster with these."""
+    """The members of one gang: which are placed in a domain, and the cluster with these.
+
+    Attributes:
+        cluster: as it is now.
+        ended: whether there is no sense in going on, here or in another domain.
+    """
 
     def __init__(
         self,
         snapshot: Snapshot,
         gang: Gang,
+        domain: Domain,
         pods: Sequence[PodInfo],
         runner_of: Callable[[PodInfo], ProfileRunner],
         rng: RandomSource,
@@ -128,9 +185,10 @@ class _GangAttempt:
     ) -> None:
         self._work = work
         self._gang = gang
+        self._domain = domain
         self._tries_again = gang.tries is MemberTries.UNTIL_ENOUGH
-        self._cluster = snapshot
-        self._overlay = snapshot.overlay()
+        self.cluster = snapshot
+        self._overlay = self._without_members()
         self._pods = pods
         self._runner_of = runner_of
         self._rng = rng
@@ -143,7 +201,16 @@ class _GangAttempt:
         self._answers = 0
         self._times_asked: Counter[str] = Counter()
         self._silent: set[int] = set()
-        self._ended = False
+        self.ended = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether an extender was."""
+        return self._answers > 0
+
+    def _without_members(self) -> Overlay:
+        """Return the cluster as it is now, with the nodes of the domain as candidates."""
+        return self.cluster.overlay(self._domain.rows(self.cluster) if self._domain.labels else None)
 
     def run(self) -> Asking[GangDecision]:
         yield from self._place(self._pods)
@@ -151,7 +218,8 @@ class _GangAttempt:
             yield from self._place([pod for pod in self._pods if pod.uid not in self._placed_after])
             self._lose_changed_nodes()
         placements = self._placements
-        return GangDecision(self._gang, tuple(placements[pod.uid] for pod in self._pods if pod.uid in placements))
+        members = tuple(placements[pod.uid] for pod in self._pods if pod.uid in placements)
+        return GangDecision(self._gang, members, self._domain)
 
     def _place(self, pods: Sequence[PodInfo]) -> Asking[None]:
         rejected: dict[tuple[object, ...], Placement] = {}
@@ -190,7 +258,7 @@ class _GangAttempt:
             unplaced = [pod for pod in again if _equivalence_key(pod) not in rejected and pod.uid not in refused]
 
     def _is_over(self) -> bool:
-        if self._ended or len(self._placed_after) >= self._enough:
+        if self.ended or len(self._placed_after) >= self._enough:
             return True
         if self._gang.tries is not MemberTries.WHILE_POSSIBLE:
             return False
@@ -205,7 +273,7 @@ class _GangAttempt:
             self._overlay.add_pod(pod, self._overlay.row(placement.node))
             self._placed_after[pod.uid] = self._answers
         elif BUDGET_REJECTOR in placement.rejectors or (placement.code is Code.ERROR and not self._tries_again):
-            self._ended = True
+            self.ended = True
 
     # Extenders ------------------------------------------------------------------------------------------------------
 
@@ -213,7 +281,7 @@ class _GangAttempt:
         runner = self._runner_of(pod)
         try:
             self._work.charge(
-                _MEMBER_UNITS + self._overlay.node_count // _NODES_PER_UNIT, "members of the gang x nodes"
+                _MEMBER_UNITS + len(self._overlay.candidates) // _NODES_PER_UNIT, "members of the gang x nodes"
             )
         except OverBudgetError as error:
             state, ages = CycleState(self._rng, work=self._work), load_ages(self._overlay)
@@ -226,7 +294,7 @@ class _GangAttempt:
                 try:
                     answered = yield question
                 except ExtenderError as error:
-                    self._ended = True
+                    self.ended = True
                     question = asking.throw(error)
                 else:
                     self._resume(answered, question)
@@ -256,11 +324,11 @@ class _GangAttempt:
         answer = answered.answer
         if isinstance(answer, FilterAnswer) and isinstance(question, FilterQuestion) and answer.unanswered:
             self._silent.add(question.extender.index)
-            self._ended = self._ended or not question.extender.ignorable
+            self.ended = self.ended or not question.extender.ignorable
         elif isinstance(answer, PrioritizeAnswer):
             self._silent.update(extender.index for extender in answer.unanswered)
-        self._cluster = answered.view
-        self._overlay = self._cluster.overlay()
+        self.cluster = answered.view
+        self._overlay = self._without_members()
         for uid in self._placed_after:
             placement = self._placements[uid]
             row = self._overlay.row(placement.node or "")
@@ -272,7 +340,7 @@ class _GangAttempt:
         members; true where some do not fit there any more, and have no node now."""
         if all(answers == self._answers for answers in self._placed_after.values()):
             return False
-        self._overlay = self._cluster.overlay()
+        self._overlay = self._without_members()
         placed, self._placed_after = self._placed_after, {}
         for uid, answers in placed.items():
             placement = self._placements[uid]
@@ -312,7 +380,7 @@ def _equivalence_key(pod: PodInfo) -> tuple[object, ...]:
 def place_gang(
     gang: Gang,
     pods: Sequence[PodInfo],
-    decide_now: Callable[[Sequence[PodInfo], int], Asking[GangDecision]],
+    decide_now: Callable[[Gang, Sequence[PodInfo], int], Asking[GangDecision]],
     reserve: Callable[[Placement], Status],
 ) -> Asking[GangDecision]:
     """Decide about as many members as are missing, and take their nodes; `placed` are then those that hold one.
@@ -327,14 +395,15 @@ def place_gang(
         gang: who belongs together.
         pods: the members to place, in queue order.
         decide_now: decides about some of them, until so many have a place, on the cluster as it is at that moment; it
-            may ask extenders.
+            may ask extenders. It is given the gang with the nodes that members took meanwhile.
         reserve: reserves what was decided; anything but Success has been undone.
     """
     left, held = list(pods), 0
     placements: dict[str, Placement] = {}
+    decision = GangDecision(gang, ())
     while held < gang.missing:
         all_are_tried = gang.tries is not MemberTries.UNTIL_ENOUGH
-        decision = yield from decide_now(left, len(left) if all_are_tried else gang.missing - held)
+        decision = yield from decide_now(gang, left, len(left) if all_are_tried else gang.missing - held)
         placements.update((placement.pod.uid, placement) for placement in decision.placements)
         if held + len(decision.placed) < gang.missing or (all_are_tried and decision.error):
             break
@@ -349,7 +418,16 @@ def place_gang(
         if held == before:
             break
         left = [pod for pod in left if pod.uid not in reserved]
-    return GangDecision(gang, tuple(placements[pod.uid] for pod in pods if pod.uid in placements))
+        gang = _with_nodes(gang, [placements[uid] for uid in reserved])
+    return replace(decision, gang=gang, placements=tuple(placements[pod.uid] for pod in pods if pod.uid in placements))
+
+
+def _with_nodes(gang: Gang, reserved: Sequence[Placement]) -> Gang:
+    """Return the gang whose topology holds the nodes that members took."""
+    if gang.topology is None:
+        return gang
+    nodes = gang.topology.nodes + tuple([placement.node for placement in reserved if placement.node is not None])
+    return replace(gang, topology=replace(gang.topology, nodes=nodes))
 
 
 def _rejected(placement: Placement, status: Status) -> Placement:
@@ -385,12 +463,22 @@ def gang_message(decision: GangDecision, own: str | None = None, members: int | 
         return own or gang.held_back(gang.placed + len(decision.placed), untried)
     fit = gang.placed + len(decision.placed)
     members = gang.placed + len(decision.placements)
-    text = f"{gang.name}: {fit} of {members} members fit, minMember is {gang.minimum}"
+    if decision.obstacle:
+        return f"{gang.name}: {decision.obstacle}"
+    text = f"{gang.name}: {fit} of {members} members fit{_where(decision)}, minMember is {gang.minimum}"
     elsewhere = len(gang.waiting) - len(decision.placements)
     if elsewhere > 0:
         text += f", {elsewhere} cannot be tried by this scheduler now"
     reason = own or _common_reason(decision)
     return f"{text}: {reason}" if reason else text
+
+
+def _where(decision: GangDecision) -> str:
+    """Say in which domain so many fit."""
+    if decision.gang.topology is None or not decision.domain.labels:
+        return ""
+    text = f" in {decision.domain}"
+    return text if decision.domains < 2 else f"{text}, the best of {decision.domains} such domains"
 
 
 def _common_reason(decision: GangDecision) -> str:

@@ -194,7 +194,7 @@ class AttemptPipeline:
         complete = False
         try:
             decision = yield from place_gang(
-                gang, pods, lambda left, enough: decide_members(gang, left, enough, work), reserve
+                gang, pods, lambda now, left, enough: decide_members(now, left, enough, work), reserve
             )
             complete = len(reserved) >= gang.missing
         finally:

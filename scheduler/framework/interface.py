@@ -28,8 +28,8 @@ from scheduler.framework.diagnosis import NodeCodes
 from scheduler.framework.events import ClusterEvent, HintRegistration
 from scheduler.framework.extenders import Asking, Extender
 from scheduler.framework.handle import PluginContext, PodListener
-from scheduler.framework.objects import PodInfo
-from scheduler.framework.status import IntArray, RowArray, Status, Verdicts
+from scheduler.framework.objects import PodInfo, SpecInfo
+from scheduler.framework.status import FloatArray, IntArray, RowArray, Status, Verdicts
 from scheduler.framework.view import NodeView, Objects
 
 MAX_SCORE = 100
@@ -112,6 +112,24 @@ class MemberTries(Enum):
     WHILE_POSSIBLE = auto()
 
 
+class GangTopology(Struct, frozen=True):
+    """How close to each other the members of a gang have to be.
+
+    A domain is the nodes that have one value of a label, and of the wider levels' labels: racks of two blocks may have
+    one name.
+
+    Attributes:
+        levels: labels of nodes, the narrowest first. All members go to one domain: of the first level that has one
+            with room for them.
+        anywhere: whether the members may go to any nodes where no level has such a domain.
+        nodes: those of members that have one; the domain must hold all of them.
+    """
+
+    levels: tuple[str, ...]
+    anywhere: bool = False
+    nodes: tuple[str, ...] = ()
+
+
 class Gang(Struct, frozen=True):
     """Pods that are of use only together.
 
@@ -124,6 +142,7 @@ class Gang(Struct, frozen=True):
         tries: how its members are tried.
         held_back: the message for members that would fit or were not tried, from how many have a node or would fit,
             and how many were not tried; None where a message sums up what became of all members.
+        topology: how close they have to be; None where any nodes will do.
     """
 
     name: str
@@ -133,11 +152,13 @@ class Gang(Struct, frozen=True):
     timeout: float
     tries: MemberTries = MemberTries.UNTIL_ENOUGH
     held_back: Callable[[int, int], str] | None = None
+    topology: GangTopology | None = None
 
     @property
     def missing(self) -> int:
-        """Return how many members need a node before any of them may run."""
-        return max(0, self.minimum - self.placed)
+        """Return how many members need a node in one attempt: as many as the minimum lacks. Beyond the minimum members
+        of a gang with a topology come one by one, as the nodes of the others say where they may go."""
+        return max(0 if self.topology is None else 1, self.minimum - self.placed)
 
 
 class PreFilterResult(Struct, frozen=True):
@@ -366,6 +387,17 @@ class PreScorePlugin(Plugin, Protocol):
     @abstractmethod
     def pre_score(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> Status:
         """Return Success, or Skip so that this plugin's Score is not called; anything else fails the attempt."""
+
+
+@runtime_checkable
+class RoomFilter(Protocol):
+    """Implemented by a Filter plugin that knows how many pods a node would take."""
+
+    @abstractmethod
+    def room(self, spec: SpecInfo, view: NodeView) -> FloatArray:
+        """Return per row how many pods of a spec the filter would let onto the node one after the other, at most: it
+        may say too many and never too few. Negative where there are too many already; infinite where it never
+        objects."""
 
 
 @runtime_checkable

@@ -145,6 +145,11 @@ class Nodes(ABC):
         layout: `NodeView.layout` when the readers were made: with another one, rules are made again. A view's own is
             no record of it, as it goes along with the table.
         in_columns: whether values are columns.
+
+    Args:
+        view: the nodes.
+        what_if: whether the view is one on which pods are moved: its columns are copied when they are first written, so
+            that those of pods are looked up again at each `look`.
     """
 
     in_columns: bool
@@ -153,8 +158,9 @@ class Nodes(ABC):
     floor: Callable[[Any], Any]
     select: Callable[[Any, Any, Any], Any]
 
-    def __init__(self, view: NodeView) -> None:
+    def __init__(self, view: NodeView, *, what_if: bool = False) -> None:
         self._view = view
+        self._what_if = what_if
         self.layout = view.layout
         self._readers: dict[tuple[str, str], Reader] = {}
         self._is_open = True
@@ -271,8 +277,11 @@ class Nodes(ABC):
             if len(self._readers) >= _MAX_READERS:
                 # Rules that were made keep theirs, and share them with no later one.
                 self._readers.clear()
-            column = getattr(self._view, columns)
-            reader = self._readers[key] = self._fixed(column(resource) if resource else column)
+            if self._what_if and columns in _OF_PODS:
+                reader = self._changing(partial(_column_named, columns, resource))
+            else:
+                reader = self._fixed(_column_named(columns, resource, self._view))
+            self._readers[key] = reader
         return reader
 
     @abstractmethod
@@ -284,6 +293,12 @@ class Nodes(ABC):
         """Return a reader of a column that may be another array in the next attempt."""
 
 
+def _column_named(columns: str, resource: str, view: NodeView) -> AnyArray:
+    column: Any = getattr(view, columns)
+    named: AnyArray = column(resource) if resource else column
+    return named
+
+
 class OneNode(Nodes):
     """A node is a row, and values are plain numbers."""
 
@@ -291,8 +306,8 @@ class OneNode(Nodes):
     at_least, at_most, floor = staticmethod(max), staticmethod(min), staticmethod(math.floor)
     select = staticmethod(lambda condition, value, other: value if condition else other)
 
-    def __init__(self, view: NodeView) -> None:
-        super().__init__(view)
+    def __init__(self, view: NodeView, *, what_if: bool = False) -> None:
+        super().__init__(view, what_if=what_if)
         self._boxes: list[tuple[ColumnOf, list[Reader]]] = []
 
     def look(self, view: NodeView) -> None:
@@ -325,8 +340,8 @@ class ManyNodes(Nodes):
     floor = staticmethod(lambda values: np.floor(values, out=values))
     select = staticmethod(np.where)
 
-    def __init__(self, view: NodeView) -> None:
-        super().__init__(view)
+    def __init__(self, view: NodeView, *, what_if: bool = False) -> None:
+        super().__init__(view, what_if=what_if)
         self._gathered: dict[object, AnyArray] = {}
         self._everywhere = False
 

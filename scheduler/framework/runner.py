@@ -53,6 +53,7 @@ from scheduler.framework.interface import (
     PreScorePlugin,
     QueueSortPlugin,
     ReservePlugin,
+    RoomFilter,
     ScoreNormalizer,
     ScorePlugin,
     YieldingFilter,
@@ -136,6 +137,14 @@ class ProfileRunner:
         weights = {plugin.name: plugin.weight for plugin in effective.plugins(ExtensionPoint.SCORE)}
         scorers: tuple[ScorePlugin, ...] = at(ExtensionPoint.SCORE, ScorePlugin)
         self.scores = tuple((scorer, weights[scorer.name]) for scorer in scorers)
+        self.load_scores = tuple(
+            (scorer, weight)
+            for scorer, weight in self.scores
+            if (args := effective.args(scorer.name)) is not None and args.source_key() is not None
+        )
+        self.rooms = tuple(
+            instance for plugin in self.filters if isinstance(instance := self.plugins[plugin.name], RoomFilter)
+        )
         # Looked up once: isinstance against a Protocol costs more than most scores.
         self._normalizers = {scorer.name: scorer.normalize for scorer in scorers if isinstance(scorer, ScoreNormalizer)}
         self._yielding = tuple(
@@ -158,6 +167,11 @@ class ProfileRunner:
                 raise ValueError(f'plugin "{enabled.name}" does not extend {kind.__name__} plugin: it has no {lacking}')
             plugins.append(plugin)
         return tuple(plugins)
+
+    @property
+    def pod_watchers(self) -> frozenset[str]:
+        """Plugins that keep count of pods elsewhere: their verdict on a node may change with pods on other nodes."""
+        return frozenset(name for name, _ in self._pod_watchers)
 
     # Queueing -------------------------------------------------------------------------------------------------------
 

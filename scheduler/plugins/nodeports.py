@@ -15,7 +15,7 @@ _Addresses = Mapping[tuple[str, int], set[str]]
 """By protocol and number of a port."""
 
 
-class NodePorts(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.FilterRule):
+class NodePorts(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.FilterRule, fw.RoomFilter):
     """Filter over the ports of the pods on each node."""
 
     name = "NodePorts"
@@ -51,6 +51,10 @@ class NodePorts(fw.PreFilterPlugin, fw.FilterPlugin, fw.EnqueueExtensions, fw.Fi
             if conflicting_rows
             else None
         )
+
+    def room(self, spec: fw.SpecInfo, view: fw.NodeView) -> fw.FloatArray:
+        """Return one for pods that want a port of the node: two of a kind want the same."""
+        return np.full(view.size, 1.0 if spec.host_ports else np.inf)
 
     def _conflict(self, wanted: _Addresses, other: fw.SpecInfo) -> bool:
         if not other.lists_much:

@@ -16,5 +16,5 @@ from scheduler.state.objects import (
 )
 from scheduler.state.queue import SchedulingQueue as SchedulingQueue
 from scheduler.state.queued import QueuedPod as QueuedPod
-from scheduler.state.snapshot import Snapshot as Snapshot
+from scheduler.state.snapshot import Overlay as Overlay, Snapshot as Snapshot
 from scheduler.state.table import NodeTable as NodeTable

@@ -1,6 +1,7 @@
 """What one decision sees: the node table at a time, and that with some pods added or removed."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from scheduler.framework import (
     Assignment,
@@ -72,6 +73,11 @@ class Snapshot:
     def rows(self) -> RowArray:
         """Rows that hold a node, ascending."""
         return self.table.rows
+
+    @property
+    def candidates(self) -> RowArray:
+        """Rows that a pod may be given, ascending: all."""
+        return self.rows
 
     @property
     def dense(self) -> bool:
@@ -305,9 +311,10 @@ class Snapshot:
             rows = rows[rows != own]
         return rows, overlay
 
-    def overlay(self) -> "Overlay":
-        """Return a view on which pods can be added and removed without touching this one."""
-        return Overlay(self)
+    def overlay(self, candidates: RowArray | None = None) -> "Overlay":
+        """Return a view on which pods can be added and removed without touching this one, and where only some rows
+        are candidates: plugins see all nodes all the same."""
+        return Overlay(self, self.candidates if candidates is None else candidates)
 
 
 class Overlay(Snapshot):
@@ -318,7 +325,7 @@ class Overlay(Snapshot):
     overlay of an overlay works the same: a gang's decision beside nominated pods needs it.
     """
 
-    def __init__(self, base: Snapshot) -> None:
+    def __init__(self, base: Snapshot, candidates: RowArray) -> None:
         super().__init__(
             base.table,
             base._pods,
@@ -330,6 +337,7 @@ class Overlay(Snapshot):
             base._nominator,
         )
         self._base = base
+        self._candidates = candidates
         self._sums = MovedSums(base)
         self._changed: dict[int, dict[str, PodInfo]] = {}
         self._log: list[Assignment] | None = None
@@ -337,6 +345,20 @@ class Overlay(Snapshot):
         self._removed: dict[str, Holder] = {}
         self._moves_known: list[Move] = []
         self._unsettled: list[Callable[[], Iterable[Move]]] = []
+        self.moved_log: list[int] = []
+        """Rows whose pods were changed, in order, with repetitions."""
+        self.notes: dict[Hashable, Any] = {}
+        """What is remembered as long as this view is used."""
+
+    @property
+    def base(self) -> Snapshot:
+        """The view below."""
+        return self._base
+
+    @property
+    def candidates(self) -> RowArray:
+        """Rows that a pod may be given, ascending."""
+        return self._candidates
 
     @property
     def _moves(self) -> list[Move]:
@@ -438,6 +460,7 @@ class Overlay(Snapshot):
     def add_pod(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a node."""
         self._sums.use(pod, row, 1)
+        self.moved_log.append(row)
         self._unsettled.append(lambda: (Move(row, pod, 1),))
 
     def remove_pod(self, pod: PodInfo, row: int) -> None:
@@ -449,17 +472,20 @@ class Overlay(Snapshot):
     def remove_known_pod(self, pod: PodInfo, row: int) -> None:
         """Take a pod from a node where it is known to be."""
         self._sums.use(pod, row, -1)
+        self.moved_log.append(row)
         self._unsettled.append(lambda: (Move(row, pod, -1),))
 
     def move_pods(self, batch: PodBatch, indices: IntArray, sign: int) -> None:
         """Put some pods of a batch on their rows, or take those there from them."""
         if len(indices):
             self._sums.use_many(batch, indices, sign)
+            self.moved_log += [row for row, _ in batch.at(indices)]
             self._unsettled.append(lambda: [Move(row, pod, sign) for row, pod in batch.at(indices)])
 
     def add_nominated(self, nominated: NominatedSums) -> None:
         """Put nominated pods on their rows."""
         self._sums.add_nominated(nominated)
+        self.moved_log += nominated.pods
         by_row = list(nominated.pods.items())
         self._unsettled.append(lambda: [Move(row, pod, 1) for row, pods in by_row for pod in pods])
 

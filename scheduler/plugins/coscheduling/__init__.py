@@ -9,11 +9,14 @@ from scheduler import framework as fw
 from scheduler.catalog import ActionType, CoschedulingArgs
 from scheduler.kube.model import POD_GROUP_LABEL, PodGroup
 from scheduler.plugins.coscheduling.groups import KIND, ExpiringSet, Groups, group_key_of, resource_gap, wait_seconds
+from scheduler.plugins.coscheduling.topology import Topologies
 
 NAME = "Coscheduling"
 _URGENT, _ORDINARY = 0, 1
 _CHECKED = "checked"
 """PreFilter has looked at the group of the pod."""
+_MAX_WIDENING = 10_000
+"""Groups whose time at a level of their topology is remembered."""
 _PERMITTED_SECONDS, _BACKED_OFF_SECONDS = 3.0, 10.0
 """How long upstream's caches keep what is added for 0 s."""
 
@@ -43,6 +46,7 @@ class _Coscheduling(
         self._backoff = float(args.pod_group_backoff_seconds)
         self._backed_off = ExpiringSet(self._clocks.monotonic, backed_off_seconds)
         self.groups = Groups(context.handle)
+        self._topologies = Topologies()
 
     def use_objects(self, objects: fw.Objects) -> None:
         """Take the store that holds the PodGroups."""
@@ -69,6 +73,10 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
         self._bound: dict[str, set[str]] = {}
         self._binding_groups: set[str] = set()
         self._short_of_resources: set[str] = set()
+        self._refused_since: dict[str, fw.MonotonicSeconds] = {}
+        """Groups that do not fit at a level of their topology, and since when."""
+        self._widening: set[str] = set()
+        """Those of them that are tried again at the next level."""
         self._checked_attempt: tuple[str, float, int] = ("", 0.0, 0)
         self._checked_status = fw.SUCCESS
 
@@ -92,7 +100,7 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
     def reordered_by(self, event: fw.ClusterEvent, old: object, new: object) -> Iterable[fw.PodInfo]:
         """Return the pods whose group is created, deleted or changes its size."""
         changed = new or old
-        if not isinstance(changed, PodGroup) or (isinstance(old, PodGroup) and old.spec == changed.spec and new):
+        if not isinstance(changed, PodGroup) or (isinstance(old, PodGroup) and new and _asks_the_same(old, changed)):
             return ()
         return self.groups.members(changed.metadata.namespace, changed.metadata.name)
 
@@ -119,8 +127,9 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
         return (
             fw.HintRegistration(KIND, ActionType.ADD | ActionType.UPDATE | ActionType.DELETE, self._group_changed),
             fw.HintRegistration(fw.POD, ActionType.ADD | ActionType.UPDATE_POD_LABEL, self._sibling_changed),
-            fw.HintRegistration(fw.POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN, self._capacity_changed),
+            fw.HintRegistration(fw.POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN, self._pod_gone),
             fw.HintRegistration(fw.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE, self._capacity_changed),
+            fw.HintRegistration(fw.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL, self._topology_changed),
         )
 
     @staticmethod
@@ -128,8 +137,18 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
         changed = new or old
         if not isinstance(changed, PodGroup) or changed.metadata.key != group_key_of(pod):
             return fw.Hint.SKIP
-        # The controller keeps writing the status, which does not matter here.
-        return fw.Hint.SKIP if isinstance(old, PodGroup) and new and old.spec == changed.spec else fw.Hint.QUEUE
+        unchanged = isinstance(old, PodGroup) and new and _asks_the_same(old, changed)
+        return fw.Hint.SKIP if unchanged else fw.Hint.QUEUE
+
+    def _topology_changed(self, pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+        """Wake the members of a group with a topology where a node comes with one of its labels, or loses it."""
+        group = self.groups.of(pod)
+        topology = self._topologies.of(group)[0] if group is not None else None
+        if topology is None or not isinstance(new, fw.NodeInfo):
+            return fw.Hint.SKIP
+        before = old.labels if isinstance(old, fw.NodeInfo) else {}
+        changed = any(before.get(label) != new.labels.get(label) for label in topology.levels)
+        return fw.Hint.QUEUE if changed else fw.Hint.SKIP
 
     @staticmethod
     def _sibling_changed(pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
@@ -137,6 +156,12 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
 
     def _capacity_changed(self, pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
         return fw.Hint.QUEUE if group_key_of(pod) in self._short_of_resources else fw.Hint.SKIP
+
+    def _pod_gone(self, pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+        """Wake members where one is gone that may have kept the others from a domain, too."""
+        if isinstance(old, fw.PodInfo) and new is None and group_key_of(old) == group_key_of(pod):
+            return fw.Hint.QUEUE
+        return self._capacity_changed(pod, old, new)
 
     # The attempt ----------------------------------------------------------------------------------------------------
 
@@ -162,6 +187,8 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
         group = self.groups.of(pod)
         if group is None:
             return _pending(f"pod group {group_key} does not exist")
+        if problem := self._topologies.of(group)[1]:
+            return fw.unresolvable(f"pod group {group_key}: {problem}")
         if group_key in self._backed_off:
             return fw.unresolvable(f"podGroup {group_key} failed recently")
         needed = group.spec.min_member
@@ -217,26 +244,47 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
         group_key, group = group_key_of(pod), self.groups.of(pod)
         if group is None or group_key in self._backed_off:
             return None
-        if len(self._bound.get(group_key, ())) >= group.spec.min_member and group_key not in self._binding_groups:
+        topology, problem = self._topologies.of(group)
+        if problem:
+            return None
+        if (
+            topology is None
+            and len(self._bound.get(group_key, ())) >= group.spec.min_member
+            and group_key not in self._binding_groups
+        ):
             # Enough members run: further ones, which may be thousands, are scheduled like any other pod.
             return None
-        placed, waiting = 0, []
+        placed, waiting = [], []
         for sibling in self.groups.siblings(pod):
             if sibling.deleting:
                 continue
-            if self.groups.node_of(sibling):
-                placed += 1
+            if node := self.groups.node_of(sibling):
+                placed.append(node)
             elif not sibling.spec.gates:
                 waiting.append(sibling)
-        if placed + len(waiting) < group.spec.min_member:
+        if len(placed) + len(waiting) < group.spec.min_member:
             return None
-        timeout = wait_seconds(group, self._wait)
-        return fw.Gang(f"pod group {group_key}", tuple(waiting), group.spec.min_member, placed, timeout)
+        return fw.Gang(
+            f"pod group {group_key}",
+            tuple(waiting),
+            group.spec.min_member,
+            len(placed),
+            wait_seconds(group, self._wait),
+            topology=None
+            if topology is None
+            else topology.after(self._refused_for(group_key), tuple(dict.fromkeys(placed))),
+        )
+
+    def _refused_for(self, group_key: str) -> float:
+        """Return for how many seconds a gang has not fitted."""
+        since = self._refused_since.get(group_key)
+        return 0.0 if since is None else self._clocks.monotonic() - since
 
     def gang_placed(self, pod: fw.PodInfo) -> None:
         """Note that enough members hold nodes: until they are bound, one that loses its node is tried first."""
         group_key = group_key_of(pod)
         self._binding_groups.add(group_key)
+        self._refused_since.pop(group_key, None)
         self.groups.clear_failed(group_key)
 
     def gang_settled(self, pod: fw.PodInfo) -> None:
@@ -249,15 +297,43 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
         """Requeue the group at the end, after the configured backoff."""
         group_key = group_key_of(pod)
         self.groups.mark_failed(group_key, self._clocks.wall())
+        self._widen_later(pod)
         if self._backoff and group_key not in self._backed_off:
             self._backed_off.add(group_key, self._backoff)
             if self._handle is not None:
                 self._handle.call_later(self._backoff, lambda: self._end_backoff(pod))
 
-    def _end_backoff(self, pod: fw.PodInfo) -> None:
-        self._backed_off.discard(group_key_of(pod))
+    def _widen_later(self, pod: fw.PodInfo) -> None:
+        """Try a gang again when it may go to wider domains, as no event tells."""
+        group, group_key = self.groups.of(pod), group_key_of(pod)
+        topology = self._topologies.of(group)[0] if group is not None else None
+        if topology is None or not topology.widen_after or self._handle is None:
+            return
+        if group_key not in self._refused_since:
+            if len(self._refused_since) >= _MAX_WIDENING:
+                del self._refused_since[next(iter(self._refused_since))]
+            self._refused_since[group_key] = self._clocks.monotonic()
+        waited = self._refused_for(group_key)
+        if waited < topology.widest_after and group_key not in self._widening:
+            self._widening.add(group_key)
+            self._handle.call_later(topology.widen_after - waited % topology.widen_after, lambda: self._widen(pod))
+
+    def _widen(self, pod: fw.PodInfo) -> None:
+        self._widening.discard(group_key_of(pod))
+        self._activate(pod)
+
+    def _activate(self, pod: fw.PodInfo) -> None:
         if self._handle is not None:
             self._handle.activate(self.groups.siblings(pod))
+
+    def _end_backoff(self, pod: fw.PodInfo) -> None:
+        self._backed_off.discard(group_key_of(pod))
+        self._activate(pod)
+
+
+def _asks_the_same(old: PodGroup, new: PodGroup) -> bool:
+    """Tell whether a change of a group concerns its status alone, which the controller keeps writing."""
+    return old.spec == new.spec and old.metadata.annotations == new.metadata.annotations
 
 
 def _pending(reason: str) -> fw.Status:
@@ -307,6 +383,10 @@ class UpstreamCoscheduling(_Coscheduling):
         group, group_key = self.groups.of(pod), group_key_of(pod)
         if group is None:
             return ""
+        topology, problem = self._topologies.of(group)
+        if topology is not None or problem:
+            problem = problem or "its topology is followed with compatibility: safe only; upstream has no such thing"
+            return f"pod group {group_key}: {problem}"
         if group_key in self._backed_off:
             return f"podGroup {group_key} failed recently"
         siblings = self.groups.siblings(pod)

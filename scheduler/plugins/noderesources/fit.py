@@ -154,6 +154,7 @@ class NodeResourcesFit(
     fw.FilterRule,
     fw.ScoreRule,
     fw.ObjectReader,
+    fw.RoomFilter,
 ):
     """Filter and score over cpu, memory, ephemeral storage and extended resources."""
 
@@ -207,6 +208,16 @@ class NodeResourcesFit(
         if pod.spec.lists_much:
             _charge(state, pod, rows)
         return fw.scores_of(self._rule_of_score, pod.spec, view, rows)
+
+    def room(self, spec: fw.SpecInfo, view: fw.NodeView) -> fw.FloatArray:
+        """Return how many pods of a spec each node has room for, by pods and by each resource of `_checked`; of
+        resources that may be devices nothing is known here."""
+        room: fw.FloatArray = view.allowed_pods - view.pod_count
+        for resource, request in self._checked(spec):
+            if not (self._backs_resources and may_be_devices(resource)):
+                free = view.allocatable(resource) - view.requested(resource)
+                room = np.minimum(room, np.floor(free / request))
+        return room
 
     def _checked(self, spec: fw.SpecInfo) -> list[tuple[str, int]]:
         """Return what a pod requests of resources that are not ignored, in the order of upstream's message."""

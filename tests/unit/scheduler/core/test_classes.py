@@ -103,12 +103,13 @@ def test_pods_that_list_much_have_no_columns_and_leave_nothing_behind() -> None:
     assert "core.classes" not in profile.memory
 
 
-def test_what_if_views_and_named_nodes_are_decided_without_columns() -> None:
+def test_views_of_views_and_named_nodes_are_decided_without_columns() -> None:
     state, profile = some_cluster(), runner()
     info = pod("p", container("100m"), priority=1)
     for each in (info, another(info)):
         usable_columns(state.snapshot(NOW), each, profile)
-    assert usable_columns(state.snapshot(NOW).overlay(), info, profile) is None
+    assert usable_columns(state.snapshot(NOW).overlay(), info, profile) is not None
+    assert usable_columns(state.snapshot(NOW).overlay().overlay(), info, profile) is None
     assert usable_columns(state.snapshot(NOW), pod("p", container("100m"), nodeName="n1"), profile) is None
 
 

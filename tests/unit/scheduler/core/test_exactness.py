@@ -3,21 +3,25 @@ what asking every plugin about every node gives, and the kept columns are those 
 
 import math
 import random
+import sys
 from bisect import bisect
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from scheduler.core import classes, decide, explain, shared
+from scheduler.core import Placement, classes, decide, decide_gang, explain, shared
 from scheduler.core.classes import ClassColumns, usable_columns
 from scheduler.core.shared import SharedAnswers
 from scheduler.framework import (
     SUCCESS,
     Code,
     CycleState,
+    Gang,
+    GangTopology,
     IntArray,
     LoadReading,
     Node,
@@ -273,6 +277,7 @@ steps = st.lists(
             + ["confirm", "forget", "delete", "delete", "relabel", "resize", "bind"]
             + ["node", "change", "change", "remove", "load", "load", "time", "service", "look"]
             + ["nominate"] * 3
+            + ["gang"] * 3
         ),
         st.integers(0, 2**20),
     ),
@@ -349,6 +354,23 @@ class History:
         if chosen is not None:
             self.pods.append(self.state.assume(pod, chosen, self.now))
 
+    def place_gang(self, chance: random.Random) -> None:
+        """Decide about pods that belong together both ways, and take the nodes."""
+        pods = tuple(self.some_pod(chance) for _ in range(chance.randint(2, 12)))
+        topology = chance.choice([None, GangTopology(("zone",)), GangTopology(("size", "zone"), anywhere=True)])
+        gang = Gang("gang", pods, chance.randint(1, len(pods)), 0, 60.0, topology=topology)
+        view, seed, decisions = self.state.snapshot(self.now), chance.randrange(2**32), []
+        for profile, usable in ((self.profile, usable_columns), (self.reference, lambda *_: None)):
+            with patch.object(sys.modules["scheduler.core.decide"], "usable_columns", usable):
+                rng = random.Random(seed)
+                asking = decide_gang(view, gang, pods, lambda pod, by=profile: by, rng, gang.missing)  # type: ignore[misc]
+                decisions.append((conclude(asking), rng.random()))
+        (decision, drawn), (wanted, wanted_drawn) = decisions
+        assert [_seen(each) for each in decision.placements] == [_seen(each) for each in wanted.placements]
+        assert (decision.domain, drawn) == (wanted.domain, wanted_drawn)
+        for placement in decision.placed:
+            self.pods.append(self.state.assume(placement.pod, placement.node or "", self.now))
+
     def check(self, pod: PodInfo, seed: int) -> str | None:
         """Decide both ways and compare all that a caller can see."""
         view = self.state.snapshot(self.now)
@@ -399,6 +421,8 @@ class History:
             self.place(chance)
         elif step == "look":
             self.check(self.some_pod(chance), 7)
+        elif step == "gang":
+            self.place_gang(chance)
         elif step == "time":
             self.now += chance.choice([0.5, 30.0, 299.0, 301.0])
         elif step == "node":
@@ -466,6 +490,22 @@ class History:
             return
         self.pods[self.pods.index(pod)] = changed
         state.upsert_pod(changed, self.now)
+
+
+def _seen(placement: Placement) -> tuple[Any, ...]:
+    """What a caller sees of a member's placement."""
+    return (
+        placement.pod.name,
+        placement.node,
+        placement.code,
+        placement.message,
+        placement.total,
+        placement.evaluated,
+        placement.feasible,
+        placement.best,
+        placement.rejectors,
+        placement.counters,
+    )
 
 
 @pytest.fixture(params=[0, 1, 16])

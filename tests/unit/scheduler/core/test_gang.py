@@ -85,7 +85,7 @@ def test_what_cannot_be_reserved_is_decided_again_on_what_is_left() -> None:
     reserved: list[str] = []
     rounds: list[int] = []
 
-    def decide_now(left: Sequence[PodInfo], enough: int) -> Asking[GangDecision]:
+    def decide_now(group: Gang, left: Sequence[PodInfo], enough: int) -> Asking[GangDecision]:
         rounds.append(len(left))
         return decided_alone(state, group, left, enough, seed=len(rounds))
 
@@ -105,7 +105,7 @@ def test_a_gang_whose_members_are_rejected_again_and_again_is_not_complete() -> 
     state = cluster(node("n1"))
     group = gang([pod("a"), pod("b")], 2)
 
-    def decide_now(left: Sequence[PodInfo], enough: int) -> Asking[GangDecision]:
+    def decide_now(group: Gang, left: Sequence[PodInfo], enough: int) -> Asking[GangDecision]:
         return decided_alone(state, group, left, enough)
 
     def take(placement: Placement) -> Status:

@@ -57,7 +57,7 @@ class GangEngine(Engine):
     ) -> PodGroup:
         meta = ObjectMeta(
             name=name, namespace="ns", uid=f"{name}-uid", resource_version=str(version),
-            creation_timestamp=spec.pop("created", "2026-01-01T00:00:00Z"),
+            creation_timestamp=spec.pop("created", "2026-01-01T00:00:00Z"), annotations=spec.pop("annotations", {}),
         )  # fmt: skip
         group = PodGroup(meta, PodGroupSpec(minimum, **spec))
         self.podgroups.apply([(event, group)])

@@ -29,7 +29,15 @@ def pod(name: str, *, node: str = "", cpu: str = "100m", scheduler: str = "secon
     return decode_pod(msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status}))
 
 
-def node(name: str, *, cpu: str = "4", addresses: tuple[str, ...] = (), **spec: Any) -> Node:
+def node(
+    name: str,
+    *,
+    cpu: str = "4",
+    addresses: tuple[str, ...] = (),
+    labels: dict[str, str] | None = None,
+    version: str = "1",
+    **spec: Any,
+) -> Node:
     """A node with 110 pods' room and 8 GiB."""
     resources = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
     status = {
@@ -37,8 +45,8 @@ def node(name: str, *, cpu: str = "4", addresses: tuple[str, ...] = (), **spec: 
         "allocatable": resources,
         "addresses": [{"type": "InternalIP", "address": address} for address in addresses],
     }
-    labels = {"kubernetes.io/hostname": name}
-    metadata = {"name": name, "uid": f"{name}-uid", "resourceVersion": "1", "labels": labels}
+    labels = {"kubernetes.io/hostname": name, **(labels or {})}
+    metadata = {"name": name, "uid": f"{name}-uid", "resourceVersion": version, "labels": labels}
     return decode_node(msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status}))
 
 
