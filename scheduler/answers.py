@@ -282,6 +282,47 @@ class WaitingPod(Struct, frozen=True, kw_only=True, rename="camel", omit_default
     why: str | None = None
 
 
+class DomainRoom(Struct, frozen=True):
+    """A domain of nodes, as a gang sees it.
+
+    Attributes:
+        domain: its labels, as a selector has them.
+        nodes: how many there are.
+        room: how many members find room on them, as the filters are now; the gang itself is not tried.
+    """
+
+    domain: str
+    nodes: int
+    room: int
+
+
+class GangReport(Struct, frozen=True, rename="camel"):
+    """The gang of a pod that waits.
+
+    Attributes:
+        name: as messages call it.
+        minimum: how many members must run.
+        placed: how many have a node.
+        waiting: how many may be given one.
+        levels: labels of nodes by which members have to be close to each other, the narrowest first, as far as they are
+            tried now.
+        anywhere: whether members may go to any nodes where no level has room.
+        domains: those with most room, by level.
+        domain_count: how many there are of all levels.
+        obstacle: why there is none; "" where there is one.
+    """
+
+    name: str
+    minimum: int
+    placed: int
+    waiting: int
+    levels: tuple[str, ...] = ()
+    anywhere: bool = False
+    domains: tuple[DomainRoom, ...] = ()
+    domain_count: int = 0
+    obstacle: str = ""
+
+
 class TriedAgain(WaitingPod, frozen=True, kw_only=True):
     """A pod in the queue, and what would have it tried again.
 
@@ -289,11 +330,13 @@ class TriedAgain(WaitingPod, frozen=True, kw_only=True):
         woken_by: the events that may help, by the plugin that rejected it.
         now: what would be decided at this moment.
         pods_ahead: how many are tried before it, in the active queue.
+        gang: what it is tried together with; None where it is tried alone.
     """
 
     woken_by: Mapping[str, tuple[str, ...]]
     now: DecisionDetail
     pods_ahead: int | None = None
+    gang: GangReport | None = None
 
 
 class WhyNot(Struct, frozen=True, rename="camel"):
@@ -328,9 +371,10 @@ class ForgottenDecision(Struct, frozen=True, rename="camel"):
 
 
 class DeploymentPods(Struct, frozen=True):
-    """The pods of a Deployment that have not ended.
+    """The pods of a Deployment or a PodGroup that have not ended.
 
     Attributes:
+        kind: which of the two.
         pods: how many.
         explained: the one that the answer is about.
         waiting: names of those without a node.
@@ -342,6 +386,7 @@ class DeploymentPods(Struct, frozen=True):
     explained: str
     waiting: tuple[str, ...]
     nodes: Mapping[str, int]
+    kind: str = "Deployment"
 
 
 class DecisionList(Document, frozen=True, kw_only=True):

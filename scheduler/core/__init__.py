@@ -30,8 +30,10 @@ from scheduler.core.gang import (
     GangDecision as GangDecision,
     decide_gang as decide_gang,
     gang_message as gang_message,
+    gang_of as gang_of,
     gang_plugins as gang_plugins,
     place_gang as place_gang,
+    report_gang as report_gang,
 )
 from scheduler.core.onenode import (
     judge_node as judge_node,

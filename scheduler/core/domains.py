@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
+from scheduler.answers import DomainRoom
 from scheduler.core.feasible import FeasibleNodes, filter_all
 from scheduler.framework import (
     BoolArray,
@@ -193,6 +194,25 @@ class DomainSearch:
         names = sorted({self._domain_of(widest, name) for name in self._topology.nodes} - {""})
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         return f"its members run in {shown}, and no domain of {widest.keys[0]} holds all of them"
+
+    def report(self, shown: int) -> list[DomainRoom]:
+        """Return so many domains of each level, those with most room first."""
+        rooms = []
+        for level in self._levels:
+            likely, _, _ = self._sums(level)
+            nodes = np.bincount(level.codes[level.codes >= 0], minlength=level.count)
+            indices = level.possible.nonzero()[0]
+            best = indices[np.argsort(-likely[indices], kind="stable")[:shown]]
+            rooms += [
+                DomainRoom(str(level.domain(self._view, index)), int(nodes[index]), int(likely[index]))
+                for index in best.tolist()
+            ]
+        return rooms
+
+    @property
+    def count(self) -> int:
+        """Number of domains of all levels that members may go to."""
+        return sum(int(level.possible.sum()) for level in self._levels)
 
     def beside(self, domain: Domain) -> int:
         """Return how many domains there are at the level of one, itself among them."""

@@ -7,11 +7,12 @@ once would be another problem (and NP-hard), and the plugins are written for one
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from scheduler.answers import GangReport
 from scheduler.core.decide import decide
 from scheduler.core.domains import WHOLE_CLUSTER, Domain, DomainSearch
 from scheduler.core.feasible import BUDGET_REJECTOR, filter_all, too_much_work
@@ -52,6 +53,10 @@ again as many times."""
 
 _DOMAINS_ASKED_ABOUT = 8
 """In one attempt, extenders are asked about members in at most as many domains."""
+
+
+_DOMAINS_SHOWN = 5
+"""Of each level, where somebody asks about a gang."""
 
 
 class GangDecision(Struct, frozen=True):
@@ -444,6 +449,45 @@ def gang_plugins(runner: ProfileRunner) -> tuple[GangPlugin, ...]:
     permitting = {plugin.name for plugin in runner.permit}
     return tuple(
         [plugin for plugin in runner.plugins.values() if isinstance(plugin, GangPlugin) and plugin.name in permitting]
+    )
+
+
+def gang_of(runner: ProfileRunner, pod: PodInfo) -> Gang | None:
+    """Return the gang that has to be placed together with a pod; None where the pod is tried alone."""
+    plugin = next((plugin for plugin in gang_plugins(runner) if plugin.has_gang(pod)), None)
+    gang = plugin.gang_of(pod) if plugin is not None else None
+    return gang if gang is not None and gang.missing else None
+
+
+def report_gang(snapshot: Snapshot, gang: Gang, runners: Mapping[str, ProfileRunner], rng: RandomSource) -> GangReport:
+    """Return what a gang needs, and which domains would take how many of its members now; those of other schedulers are
+    not counted there."""
+    report = GangReport(gang.name, gang.minimum, gang.placed, len(gang.waiting))
+    topology = gang.topology
+    if topology is None:
+        return report
+    pods = [pod for pod in gang.waiting if pod.scheduler_name in runners]
+    work = Work(GANG_UNITS)
+    try:
+        search = DomainSearch(
+            snapshot,
+            topology,
+            pods,
+            gang.missing,
+            _equivalence_key,
+            lambda pod: runners[pod.scheduler_name],
+            rng,
+            work,
+        )
+    except OverBudgetError as error:
+        return replace(report, levels=topology.levels, anywhere=topology.anywhere, obstacle=str(error))
+    return replace(
+        report,
+        levels=topology.levels,
+        anywhere=topology.anywhere,
+        domains=tuple(search.report(_DOMAINS_SHOWN)),
+        domain_count=search.count,
+        obstacle=search.obstacle(),
     )
 
 

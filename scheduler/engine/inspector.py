@@ -8,6 +8,7 @@ part: a tenant that asks without end slows nobody's pods down.
 from __future__ import annotations
 
 import heapq
+import random
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -31,7 +32,7 @@ from scheduler.answers import (
     WaitingPod,
     WhyNot,
 )
-from scheduler.core import detail_of, explain, judge_node, load_of_node, without_own_use
+from scheduler.core import detail_of, explain, gang_of, judge_node, load_of_node, report_gang, without_own_use
 from scheduler.engine.allowance import FairAllowance
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.decisionrecords import MAX_MESSAGE
@@ -144,7 +145,7 @@ class Inspector:
     def _tried_again(self, queued: QueuedPod) -> TriedAgain:
         """Where a pod waits, and what would have it tried again."""
         snapshot, runner = self._attempts.snapshot(), self._attempts.runner_of(queued.pod)
-        waiting, ahead = self._waiting(queued), None
+        waiting, ahead, gang = self._waiting(queued), None, gang_of(runner, queued.pod)
         if waiting.queue == "active":
             ahead = self._queue.first_active(1, lambda other: other is queued)[0][0] - 1
         return TriedAgain(
@@ -152,6 +153,7 @@ class Inspector:
             woken_by={plugin: tuple(events) for plugin, events in self._queue.events_that_wake(queued).items()},
             now=detail_of(explain(snapshot, queued.pod, runner), snapshot, runner, None, BEST_NODES),
             pods_ahead=ahead,
+            gang=None if gang is None else report_gang(snapshot, gang, self._attempts.runners, random.Random(0)),
         )
 
     def _why_not(self, namespace: str, name: str, queued: QueuedPod | None, node: str) -> WhyNot:

@@ -117,7 +117,12 @@ def list_raw(connection: SyncConnection, path: str, params: Mapping[str, str | i
             return
 
 
-API_VERSIONS = {"pod": "v1", "deployment": "apps/v1", "namespace": "v1"}
+API_VERSIONS = {
+    "pod": "v1",
+    "deployment": "apps/v1",
+    "namespace": "v1",
+    "podgroup": "scheduling.x-k8s.io/v1alpha1",
+}
 _MAX_NAMES = 5000
 """Names that are compared with one that does not exist."""
 _MAX_SUGGESTIONS = 3

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from scheduler.answers import Decision
-from scheduler.core import Explanation, Placement, PostFilterOutcome, detail_of, explain, gang_message, gang_plugins
+from scheduler.core import Explanation, Placement, PostFilterOutcome, detail_of, explain, gang_message, gang_of
 from scheduler.engine import Assembly, AttemptPipeline, RecordedAnswers, UnrecordedError, is_reserved, refusal_message
 from scheduler.framework import NO_NODES, Asking, Code, Gang, PodInfo, PrioritizeQuestion, ProfileRunner
 from scheduler.kube.primitives import format_seconds
@@ -199,12 +199,9 @@ class Simulation:
 
     def _gang_of(self, pod: PodInfo) -> Gang | None:
         """Return the gang that has to be placed together with a pod."""
-        plugins = gang_plugins(self._runners[pod.scheduler_name])
-        plugin = next((plugin for plugin in plugins if plugin.has_gang(pod)), None)
-        if plugin is None or not self._can_be_attempted(pod) or not self._state.node_count:
+        if not self._can_be_attempted(pod) or not self._state.node_count:
             return None
-        gang = plugin.gang_of(pod)
-        return gang if gang is not None and gang.missing else None
+        return gang_of(self._runners[pod.scheduler_name], pod)
 
     def _ask(self, asking: Asking[T]) -> T:
         """Return what a computation returns with recorded answers.

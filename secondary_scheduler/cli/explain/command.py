@@ -73,6 +73,7 @@ _POD_EXAMPLES = (
     "explain pod web-1 -n shop",
     "explain pod web-1 -n shop --why-not node-7",
     "explain deployment/web -n shop",
+    "explain podgroup/training -n team-a",
     "explain pod web-1 -n shop --snapshot cluster.json",
 )
 _QUEUE_EXAMPLES = (
@@ -88,7 +89,8 @@ D = TypeVar("D", bound="Document")
 
 
 class _Group(TyperGroup):
-    """Takes `explain pod/NAME` and `explain deployment/NAME`, as kubectl does, for `explain pod …`."""
+    """Takes `explain pod/NAME`, `explain deployment/NAME` and `explain podgroup/NAME`, as kubectl does, for
+    `explain pod …`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         from secondary_scheduler.cli.explain.objects import type_of
@@ -97,13 +99,14 @@ class _Group(TyperGroup):
         kind = type_of(word)
         if kind is not None and slash:
             args = ["pod", *args]
-        elif kind == "deployment" and len(args) > 1:
+        elif kind in ("deployment", "podgroup") and len(args) > 1:
             args = ["pod", f"{word}/{args[1]}", *args[2:]]
         return super().resolve_command(ctx, args)
 
 
 def _subjects(call: typer.Context, incomplete: str) -> list[str]:
-    """The pods, or behind `deployment/` the Deployments, of the namespace that is named, or of the context's."""
+    """The pods, or behind `deployment/` the Deployments and behind `podgroup/` the PodGroups, of the namespace that is
+    named, or of the context's."""
     from secondary_scheduler.cli.explain.objects import type_of
     from secondary_scheduler.clusterstatus.listing import API_VERSIONS
 
@@ -111,7 +114,8 @@ def _subjects(call: typer.Context, incomplete: str) -> list[str]:
     kind = type_of(word) if slash else "pod"
     if kind is None:
         return []
-    names = completers.names(call, f"{kind}s", call.params.get("namespace") or "", name, API_VERSIONS[kind])
+    namespace = call.params.get("namespace") or ""
+    names = completers.names(call, f"{kind}s", namespace, name, API_VERSIONS[kind])
     return [f"{word}{slash}{name}" for name in names]
 
 
@@ -137,7 +141,7 @@ def explain_pod(
         typer.Argument(
             metavar="NAME",
             autocompletion=_subjects,
-            help="Name of the pod, pod/NAME, or deployment/NAME for one of its pods.",
+            help="Name of the pod, pod/NAME, or deployment/NAME or podgroup/NAME for one of its pods.",
         ),
     ],
     namespace: NamespaceOption = None,
@@ -168,8 +172,8 @@ def explain_pod(
     It shows the last attempts, the scores of the best nodes, who rejected which nodes, and where the pod waits. The
     scheduler is asked through the API server, by a forwarded port of its pod. It needs: list leases, and get and
     create pods/portforward, in the scheduler's namespace; and get pods in the pod's. With --snapshot nothing is asked.
-    Of a Deployment's pods the one that waits longest is explained, else the newest; it needs to get the Deployment and
-    list pods.
+    Of the pods of a Deployment or a PodGroup the one that waits longest is explained, else the newest; it needs to list
+    pods, and to get the Deployment. With a member of a gang it shows which domains would take how many members.
     """
     from secondary_scheduler.cli.explain.objects import subject_of
     from secondary_scheduler.cli.explain.rendering import pod_lines, write
@@ -193,7 +197,8 @@ def explain_pod(
 
 
 def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not: str | None) -> DecisionList:
-    """The answer about a pod, or about one pod of a Deployment; of a pod that no scheduler knows, the cluster's word.
+    """The answer about a pod, or about one pod of a Deployment or PodGroup; of a pod that no scheduler knows, the
+    cluster's word.
 
     Raises:
         CommandError: there is no answer, and why.
@@ -201,7 +206,7 @@ def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not
     from msgspec.structs import replace
 
     from scheduler.kube.client import KubeError, SyncConnection
-    from secondary_scheduler.cli.explain.objects import pods_of, summary_of
+    from secondary_scheduler.cli.explain.objects import members_of, pods_of, summary_of
     from secondary_scheduler.clusterstatus.listing import read_named
     from secondary_scheduler.clusterstatus.unknownpods import why_unknown, with_forgotten
     from secondary_scheduler.kubeobjects import name_of, node_of
@@ -210,10 +215,12 @@ def _explained(schedulers: Schedulers, namespace: str, subject: Subject, why_not
     name = subject.name
     connection = SyncConnection(schedulers.config, timeout=_TIMEOUT, user_agent="secondary-scheduler/explain")
     try:
-        if subject.kind == "deployment":
-            deployment = read_named(connection, "deployment", namespace, name)
-            pods = pods_of(connection, deployment, namespace)
-            summary, name = summary_of(name, pods), name_of(pods[0])
+        if subject.kind != "pod":
+            if subject.kind == "podgroup":
+                pods = members_of(connection, name, namespace)
+            else:
+                pods = pods_of(connection, read_named(connection, "deployment", namespace, name), namespace)
+            summary, name = summary_of(subject, pods), name_of(pods[0])
         key = f"{namespace}/{name}"
         try:
             answer = schedulers.about_pod(namespace, name, why_not)

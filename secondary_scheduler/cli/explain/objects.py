@@ -1,4 +1,4 @@
-"""What is explained, and what `explain` reads of the cluster about it: pods and Deployments."""
+"""What is explained, and what `explain` reads of the cluster about it: pods, Deployments and PodGroups."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from scheduler.answers import DeploymentPods, QueueReport, WaitingPod
 from scheduler.kube.client import SyncConnection, api_path
+from scheduler.kube.model import POD_GROUP_LABEL
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.clusterstatus.listing import list_items
 from secondary_scheduler.kubeobjects import KubeObject, name_of, node_of, part, parts
@@ -18,13 +19,14 @@ from secondary_scheduler.kubeobjects import KubeObject, name_of, node_of, part, 
 _TYPES = {
     **dict.fromkeys(("po", "pod", "pods"), "pod"),
     **dict.fromkeys(("deploy", "deployment", "deployments", "deployment.apps", "deployments.apps"), "deployment"),
+    **dict.fromkeys(("pg", "podgroup", "podgroups"), "podgroup"),
 }
 """The types that may stand before a name, as kubectl spells them."""
 _MAX_PODS = 1000
 
 
 class Subject(NamedTuple):
-    """What is explained: `kind` is `pod` or `deployment`."""
+    """What is explained: `kind` is `pod`, `deployment` or `podgroup`."""
 
     kind: str
     name: str
@@ -36,7 +38,7 @@ def type_of(word: str) -> str | None:
 
 
 def subject_of(text: str) -> Subject:
-    """Read `NAME`, `pod/NAME` or `deployment/NAME`.
+    """Read `NAME`, `pod/NAME`, `deployment/NAME` or `podgroup/NAME`.
 
     Raises:
         CommandError: it is something else.
@@ -45,7 +47,10 @@ def subject_of(text: str) -> Subject:
     kind = type_of(word) if slash else "pod"
     if kind is None or not name:
         raise CommandError(
-            printable(f"{text}: name a pod (NAME or pod/NAME) or a Deployment (deployment/NAME)"), ExitCode.USAGE
+            printable(
+                f"{text}: name a pod (NAME or pod/NAME), a Deployment (deployment/NAME) or a PodGroup (podgroup/NAME)"
+            ),
+            ExitCode.USAGE,
         )
     return Subject(kind, name)
 
@@ -70,6 +75,29 @@ def pods_of(connection: SyncConnection, deployment: Mapping[str, Any], namespace
     return pods
 
 
+def members_of(connection: SyncConnection, group: str, namespace: str) -> list[KubeObject]:
+    """Return the pods of a PodGroup of either API that have not ended, in the order of `explained_first`.
+
+    Raises:
+        CommandError: no pod names it.
+        KubeError: pods cannot be listed.
+    """
+    path = api_path("v1", "pods", namespace=namespace)
+    labelled = list_items(connection, path, {"labelSelector": f"{POD_GROUP_LABEL}={group}"}, limit=_MAX_PODS)
+    pods = explained_first(labelled) or explained_first(
+        pod for pod in list_items(connection, path, {}, limit=_MAX_PODS) if is_member(pod, group)
+    )
+    if not pods:
+        raise CommandError(printable(f"podgroup {namespace}/{group}: no pod names it that has not ended"))
+    return pods
+
+
+def is_member(pod: Mapping[str, Any], group: str) -> bool:
+    """Tell whether a pod names a PodGroup, by label or in its spec."""
+    labels = part(pod, "metadata", "labels")
+    return group in (labels.get(POD_GROUP_LABEL), part(pod, "spec", "schedulingGroup").get("podGroupName"))
+
+
 def explained_first(pods: Iterable[KubeObject]) -> list[KubeObject]:
     """Return the pods that have not ended: those that wait first, the one that was created first before the others;
     then those with a node, the newest first."""
@@ -78,11 +106,12 @@ def explained_first(pods: Iterable[KubeObject]) -> list[KubeObject]:
     return waiting + sorted((pod for pod in left if node_of(pod)), key=_created, reverse=True)
 
 
-def summary_of(name: str, pods: list[KubeObject]) -> DeploymentPods:
-    """Return how many pods a Deployment has where, and which ones wait; the first is explained."""
+def summary_of(subject: Subject, pods: list[KubeObject]) -> DeploymentPods:
+    """Return how many pods a Deployment or a PodGroup has where, and which ones wait; the first is explained."""
     nodes = Counter(node for pod in pods if (node := node_of(pod)))
     waiting = tuple(name_of(pod) for pod in pods if not node_of(pod))
-    return DeploymentPods(name, len(pods), name_of(pods[0]), waiting, dict(nodes))
+    kind = {"deployment": "Deployment", "podgroup": "PodGroup"}[subject.kind]
+    return DeploymentPods(subject.name, len(pods), name_of(pods[0]), waiting, dict(nodes), kind)
 
 
 def joined_queues(answers: Sequence[QueueReport], namespaces: Sequence[str], limit: int) -> QueueReport:

@@ -28,7 +28,7 @@ from scheduler.framework import PodInfo
 from scheduler.kube.primitives import format_seconds
 from secondary_scheduler.cli.configurations import chosen_configuration, conditions_of, selection_of
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
-from secondary_scheduler.cli.explain.objects import Subject, explained_first, summary_of
+from secondary_scheduler.cli.explain.objects import Subject, explained_first, is_member, summary_of
 from secondary_scheduler.cli.output import counted
 from secondary_scheduler.cli.snapshotoptions import SnapshotRequest
 from secondary_scheduler.clusterstatus.listing import suggestion
@@ -85,17 +85,18 @@ def read_offline(request: SnapshotRequest) -> Offline:
 def explain_offline(
     namespace: str, subject: Subject, node: str | None, request: SnapshotRequest
 ) -> tuple[DecisionList, bool]:
-    """Return the answer about a pod, or about one pod of a Deployment, and what is said of a node, if one is named; and
-    whether all objects were valid.
+    """Return the answer about a pod, or about one pod of a Deployment or PodGroup, and what is said of a node, if one
+    is named; and whether all objects were valid.
 
     Raises:
         CommandError: the pod is not in the files, belongs to no profile, or a file cannot be used.
     """
     offline = read_offline(request)
     ready, name, summary = offline.ready, subject.name, None
-    if subject.kind == "deployment":
-        pods = _recorded_pods(offline.objects, namespace, name)
-        summary, name = summary_of(name, pods), name_of(pods[0])
+    if subject.kind != "pod":
+        of_subject = _recorded_members if subject.kind == "podgroup" else _recorded_pods
+        pods = of_subject(offline.objects, namespace, name)
+        summary, name = summary_of(subject, pods), name_of(pods[0])
     key, attempts = f"{namespace}/{name}", ready.assembly.attempts
     placed = next((pod for pod in attempts.state.pods() if pod.key == key), None)
     if placed is not None:
@@ -215,6 +216,19 @@ def _recorded_pods(objects: RecordedObjects, namespace: str, deployment: str) ->
     ]
     if not (ordered := explained_first(pods)):
         raise CommandError(printable(f"{title} has no pods in the snapshot"), ExitCode.INVALID_INPUT)
+    return ordered
+
+
+def _recorded_members(objects: RecordedObjects, namespace: str, group: str) -> list[KubeObject]:
+    """Return the pods of a PodGroup that have not ended, in the order of `explained_first`.
+
+    Raises:
+        CommandError: no pod of the snapshot names it.
+    """
+    pods = (msgspec.json.decode(obj.entry.data) for obj in objects.of("Pod") if obj.namespace == namespace)
+    if not (ordered := explained_first(pod for pod in pods if is_member(pod, group))):
+        problem = f"podgroup {namespace}/{group}: no pod of the snapshot names it that has not ended"
+        raise CommandError(printable(problem), ExitCode.INVALID_INPUT)
     return ordered
 
 

@@ -15,6 +15,7 @@ from scheduler.answers import (
     DeploymentPods,
     Document,
     ForgottenDecision,
+    GangReport,
     HistoryCoverage,
     LoadInput,
     NodeReport,
@@ -76,13 +77,13 @@ def _indented(rows: Iterable[Sequence[str]], spare: Sequence[str] = (), *, whole
 
 
 def _deployment(summary: DeploymentPods) -> Iterator[str]:
-    """The pods of a Deployment, and which of them is explained."""
+    """The pods of a Deployment or PodGroup, and which of them is explained."""
     waiting, nodes, explained = summary.waiting, summary.nodes, summary.explained
     fullest = sorted(nodes.items(), key=lambda counts: (-counts[1], counts[0]))
     placed = ", ".join(f"{number} on {node}" for node, number in fullest[:_MAX_NAMES])
     shares = [f"{len(waiting)} of them waiting"] if waiting else []
     shares += [f"{placed}{_more(len(nodes), 'node')}"] if placed else []
-    yield f"Deployment {summary.name}: {counted(summary.pods, 'pod')}; {'; '.join(shares)}."
+    yield f"{summary.kind} {summary.name}: {counted(summary.pods, 'pod')}; {'; '.join(shares)}."
     why = "which waits longest" if waiting else "the newest"
     others = [name for name in waiting if name != explained]
     also = f" (also waiting: {', '.join(others[:_MAX_NAMES])}{_more(len(others), 'pod')})" if others else ""
@@ -248,9 +249,33 @@ def _waiting(waiting: TriedAgain, last: DecisionDetail | None, *, wide: bool) ->
     else:
         yield "At this moment:"
         yield from (f"  {line}" for line in _details(waiting.now, wide=wide))
+    if waiting.gang is not None:
+        yield from _gang(waiting.gang)
     if events := [[plugin, ", ".join(names)] for plugin, names in waiting.woken_by.items() if names]:
         yield "It is tried again when one of these may help:"
         yield from _indented(events)
+
+
+def _gang(gang: GangReport) -> Iterator[str]:
+    """What a pod is tried together with, and which domains would take how many."""
+    yield (
+        f"It is tried with its gang, {gang.name}: {gang.placed} of at least {gang.minimum} members have nodes, "
+        f"{gang.waiting} wait."
+    )
+    if gang.obstacle:
+        yield f"  {gang.obstacle}"
+        return
+    if not gang.domains:
+        return
+    needed = max(1, gang.minimum - gang.placed)
+    otherwise = "; any nodes in the end" if gang.anywhere else ""
+    domains = counted(gang.domain_count, "domain")
+    yield f"All go to one domain of {' or '.join(gang.levels)}{otherwise}. Of {domains} those with most room now:"
+    rows = [["DOMAIN", "NODES", "ROOM FOR MEMBERS", ""]]
+    for domain in gang.domains:
+        missing = needed - domain.room
+        rows.append([domain.domain, str(domain.nodes), str(domain.room), f"{missing} too few" if missing > 0 else ""])
+    yield from _indented(rows)
 
 
 def _why_not(answer: WhyNot, *, wide: bool) -> Iterator[str]:

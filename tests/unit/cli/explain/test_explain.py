@@ -98,6 +98,26 @@ def test_a_pending_pod_says_where_it_waits_and_what_would_help() -> None:
     ]
 
 
+GANG = {
+    "name": "pod group ml/training", "minimum": 8, "placed": 2, "waiting": 6, "levels": ["rack", "block"],
+    "domains": [{"domain": "rack=r3", "nodes": 4, "room": 5}, {"domain": "block=b1", "nodes": 9, "room": 12}],
+    "domainCount": 14,
+}  # fmt: skip
+
+
+def test_a_member_of_a_gang_says_which_domains_would_take_how_many() -> None:
+    text = shown(waiting={**WAITING, "gang": GANG})
+    assert text[-7:-2] == [
+        "It is tried with its gang, pod group ml/training: 2 of at least 8 members have nodes, 6 wait.",
+        "All go to one domain of rack or block. Of 14 domains those with most room now:",
+        "  DOMAIN    NODES  ROOM FOR MEMBERS",
+        "  rack=r3   4      5                 1 too few",
+        "  block=b1  9      12",
+    ]
+    none = {**GANG, "domains": [], "obstacle": "no node has the label rack"}
+    assert "  no node has the label rack" in shown(waiting={**WAITING, "gang": none})
+
+
 def test_room_that_is_missing_is_told_with_the_nearest_nodes() -> None:
     nearest = [{"node": "n7", "missing": {"cpu": "300m"}}, {"node": "n3", "missing": {"cpu": "1", "memory": "2Gi"}}]
     shortage = {"nodes": 14, "too_small": 2, "nearest": nearest}

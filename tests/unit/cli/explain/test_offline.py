@@ -148,9 +148,32 @@ def test_of_a_deployment_of_a_snapshot_the_pod_that_waits_longest_is_explained(b
         "explained": "longest",
         "waiting": ["longest", "later"],
         "nodes": {"large": 1},
+        "kind": "Deployment",
     }
     text = bench.ask("deployment/web", *objects).out
     assert text.startswith("Deployment web: 3 pods; 2 of them waiting; 1 on large.\nAbout longest, which waits longest")
+
+
+def test_of_a_podgroup_of_a_snapshot_the_member_that_waits_longest_is_explained(bench: Bench) -> None:
+    def member(name: str, group: str = "training", **fields: Any) -> dict[str, Any]:
+        obj = pod(name, **fields)
+        obj["metadata"]["labels"] = {"scheduling.x-k8s.io/pod-group": group}
+        return obj
+
+    objects = (
+        LARGE,
+        member("runs", nodeName="large", meta=FIRST),
+        member("later", cpu="99", meta=SECOND),
+        member("longest", cpu="99", meta=FIRST),
+        member("other", group="else", cpu="99", meta=FIRST),
+    )
+    answer = bench.about("podgroup/training", *objects)
+    assert answer["items"][0]["pod"] == "default/longest"
+    assert answer["deployment"]["kind"] == "PodGroup"
+    assert bench.ask("podgroup/training", *objects).out.startswith("PodGroup training: 3 pods; 2 of them waiting; ")
+    refused = bench.explain("podgroup/none", *objects)
+    assert refused.code == 4
+    assert "podgroup default/none: no pod of the snapshot names it that has not ended" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -224,4 +224,4 @@ def test_a_deployment_without_pods_says_why(monkeypatch: pytest.MonkeyPatch, ans
     assert "shop/wbe: there is no such deployment; did you mean web?" in refused.err
     refused = explained(monkeypatch, objects, "pod", "job/web")
     assert (refused.code, answers) == (2, {})
-    assert "job/web: name a pod (NAME or pod/NAME) or a Deployment" in refused.err
+    assert "job/web: name a pod (NAME or pod/NAME), a Deployment" in refused.err

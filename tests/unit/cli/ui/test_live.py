@@ -165,6 +165,18 @@ async def test_a_waiting_pod_says_in_which_queue_and_what_would_help(cluster: Fa
     assert "Wakes it (NodeResourcesFit) Node/Add, Pod/Delete" in text
 
 
+async def test_a_member_of_a_gang_shows_the_domains_with_most_room(cluster: FakeCluster, pages: Pages) -> None:
+    gang = {
+        "name": "pod group ml/training", "minimum": 8, "placed": 2, "waiting": 6, "levels": ["rack"],
+        "domains": [{"domain": "rack=<r3>", "nodes": 4, "room": 5}], "domainCount": 14,
+    }  # fmt: skip
+    cluster.answer = decisions(waiting=tried_again(queue="backoff", attempts=2, gang=gang))
+    text = visible(await pages.get("/why?namespace=shop&name=web"))
+    assert "Gang pod group ml/training: 2 of at least 8 members have nodes, 6 wait" in text
+    assert "Topology all in one domain of rack" in text
+    assert "Domains with most room, of 14 Domain Nodes Room for members rack=&lt;r3&gt; 4 5" in text
+
+
 async def test_an_attempt_without_a_number_is_shown(cluster: FakeCluster, pages: Pages) -> None:
     cluster.answer = decisions(attempt(attempt=None), waiting=None)
     text = visible(await pages.get("/why?namespace=shop&name=web"))

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from scheduler.catalog import Watch
+from scheduler.engine import HistoryLimits
 from scheduler.engine.extending import Extenders
 from scheduler.framework import PodInfo
 from scheduler.kube.model import POD_GROUP_LABEL, EventType, ObjectMeta, PodGroup, PodGroupSpec
@@ -47,9 +48,10 @@ class GangEngine(Engine):
         profiles: int = 1,
         api: FakeApi | None = None,
         extenders: Extenders | None = None,
+        history: HistoryLimits | None = None,
         **args: Any,
     ) -> None:
-        super().__init__(api, configuration(compatibility, profiles, **args), extenders=extenders)
+        super().__init__(api, configuration(compatibility, profiles, **args), extenders=extenders, history=history)
         self.podgroups = self.object_inputs(PODGROUPS)
 
     def add_group(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from scheduler.answers import DecisionList, DomainRoom, GangReport
+from scheduler.engine import HistoryLimits
 from scheduler.engine.inputs import NodeUpdate
 from scheduler.kube.model import EventType
+from scheduler.observe import PodsQuestion
 from scheduler.plugins.coscheduling.topology import PREFERRED, REQUIRED, WIDEN_AFTER
 from tests.unit.scheduler.engine.fakes import eventually
 from tests.unit.scheduler.engine.gangs import GangEngine, Start
@@ -45,6 +48,23 @@ async def test_a_gang_waits_for_a_rack_and_says_so(start: Start) -> None:
     assert engine.state.assumed_count == 0
     add_racks(engine, b=3)
     await eventually(lambda: set(racks(engine).values()) == {"b"} and len(engine.bound) == 3, "the rack that grew")
+
+
+async def test_who_asks_about_a_member_is_told_which_racks_would_take_how_many(start: Start) -> None:
+    engine = await start(history=HistoryLimits(records=100, bytes=1 << 20, detail_share=1.0))
+    engine.add_group("g", 3, annotations={REQUIRED: "rack"})
+    add_racks(engine, a=2, b=1)
+    engine.add_members("g", 3, cpu="700m")
+    engine.add_member("foreign", "g", scheduler="default-scheduler")
+    await eventually(lambda: "in rack=a" in engine.message("g-0"), "the reason")
+    assert engine.inspector is not None
+    answer = engine.inspector.answer(PodsQuestion("ns", "g-0", 10))
+    assert isinstance(answer, DecisionList)
+    assert answer.waiting
+    assert answer.waiting.gang == GangReport(
+        name="pod group ns/g", minimum=3, placed=0, waiting=4, levels=("rack",), domain_count=2,
+        domains=(DomainRoom("rack=a", 2, 2), DomainRoom("rack=b", 1, 1)),
+    )  # fmt: skip
 
 
 async def test_a_label_that_comes_later_wakes_the_gang(start: Start) -> None:
