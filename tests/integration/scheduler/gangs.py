@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -128,17 +128,17 @@ class Cluster:
             return True
         return False
 
-    async def node(self, name: str, cpu: int) -> None:
+    async def node(self, name: str, cpu: int, **labels: str) -> None:
         """Add a node."""
         resources = {"cpu": str(cpu), "memory": "64Gi", "pods": "110"}
         status = {"capacity": resources, "allocatable": resources}
-        await self._api.create({"kind": "Node", "metadata": {"name": name}, "status": status})
+        await self._api.create({"kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status})
 
-    async def group(self, name: str, minimum: int) -> None:
+    async def group(self, name: str, minimum: int, annotations: Mapping[str, str] | None = None) -> None:
         """Add a PodGroup; the kind, too, where no test before this one has."""
         if not await self._is_served():
             await self.create_kind()
-        metadata = {"name": name, "namespace": self.namespace}
+        metadata = {"name": name, "namespace": self.namespace, "annotations": dict(annotations or {})}
         item = {
             "apiVersion": "scheduling.x-k8s.io/v1alpha1",
             "kind": "PodGroup",
@@ -150,12 +150,16 @@ class Cluster:
     async def pods(self, group: str, count: int, *, scheduler: str = SCHEDULER, label: bool = True) -> None:
         """Add pods of one CPU each, `group-0` and so on."""
         for number in range(count):
-            metadata: Json = {"name": f"{group}-{number}", "namespace": self.namespace}
-            if label:
-                metadata["labels"] = {LABEL: group}
-            container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
-            spec = {"schedulerName": scheduler, "terminationGracePeriodSeconds": 0, "containers": [container]}
-            await self._api.create({"kind": "Pod", "metadata": metadata, "spec": spec})
+            await self.member(f"{group}-{number}", group if label else "", scheduler=scheduler)
+
+    async def member(self, name: str, group: str, *, scheduler: str = SCHEDULER) -> None:
+        """Add a pod of one CPU."""
+        metadata: Json = {"name": name, "namespace": self.namespace}
+        if group:
+            metadata["labels"] = {LABEL: group}
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+        spec = {"schedulerName": scheduler, "terminationGracePeriodSeconds": 0, "containers": [container]}
+        await self._api.create({"kind": "Pod", "metadata": metadata, "spec": spec})
 
     async def finish(self, group: str) -> None:
         """Let all pods of a group end."""
@@ -172,6 +176,11 @@ class Cluster:
             and pod["status"]["phase"] == "Pending"
             and group in ("", pod["metadata"].get("labels", {}).get(LABEL))
         )
+
+    async def nodes(self, group: str) -> set[str]:
+        """The nodes of a group's pods."""
+        pods = [pod for pod in await self._all() if pod["metadata"].get("labels", {}).get(LABEL) == group]
+        return {pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
 
     async def message(self, name: str) -> str:
         """Why a pod is not scheduled, as its condition says."""

@@ -139,3 +139,35 @@ async def test_a_daemon_killed_in_the_middle_of_a_gangs_bindings_completes_it_wh
 
         await cluster.until(everybody, "the gang")
         assert f"pod group {cluster.namespace}/g" in daemon.log
+
+
+async def test_a_gang_killed_half_bound_in_a_rack_is_completed_there_and_later_members_wait_for_it(
+    plane: ControlPlane, cluster: Cluster, tmp_path: Path
+) -> None:
+    """The new process knows of the rack by the members that are bound alone; the other rack has room for all."""
+    for number in range(3):
+        await cluster.node(f"small-{number}", 4, rack="small")
+        await cluster.node(f"large-{number}", 9, rack="large")
+    with daemon_running(plane, tmp_path, qps=4) as daemon:
+        await cluster.group("g", 12, {"secondary-scheduler.io/topology-required": "rack"})
+        await cluster.pods("g", 12)
+
+        async def some() -> bool:
+            return await cluster.bound("g") > 0
+
+        await cluster.until(some, "the first of them")
+        daemon.kill()
+        assert 0 < await cluster.bound("g") < 12
+        daemon.start()
+
+        async def everybody() -> bool:
+            return await cluster.bound("g") == 12
+
+        await cluster.until(everybody, "the gang")
+        assert {node.partition("-")[0] for node in await cluster.nodes("g")} == {"small"}
+        await cluster.member("late", "g")
+
+        async def refused() -> bool:
+            return "in rack=small" in await cluster.message("late")
+
+        await cluster.until(refused, "why the late member has no node")
