@@ -7,6 +7,7 @@ from typing import Any
 
 GIB = 1 << 30
 _ZONES = ("zone-a", "zone-b", "zone-c")
+RACK_LABEL = "secondary-scheduler.io/rack"
 _PODS_PER_NODE = 110
 
 
@@ -43,6 +44,7 @@ class SimulatedNode:
     name: str
     size: NodeSize
     zone: str
+    rack: str
     profile: LoadProfile
 
 
@@ -53,6 +55,8 @@ def simulated_nodes(count: int) -> list[SimulatedNode]:
             name=f"sim-{index:03d}",
             size=SIZES[index % len(SIZES)],
             zone=_ZONES[index // len(SIZES) % len(_ZONES)],
+            # A node of each size.
+            rack=f"rack-{index // len(SIZES)}",
             profile=_PROFILES[index % len(_PROFILES)],
         )
         for index in range(count)
@@ -85,6 +89,7 @@ def manifest(node: SimulatedNode) -> dict[str, Any]:
                 "kubernetes.io/os": "linux",
                 "node.kubernetes.io/instance-type": node.size.name,
                 "secondary-scheduler.io/size": node.size.name,
+                RACK_LABEL: node.rack,
                 "topology.kubernetes.io/region": "local",
                 "topology.kubernetes.io/zone": node.zone,
             },

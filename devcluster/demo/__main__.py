@@ -17,6 +17,7 @@ from rich.console import Console
 from devcluster import environment
 from devcluster.cluster import LocalCluster
 from devcluster.demo import recorded
+from devcluster.demo.gang import MEMBERS, DemoGang
 from devcluster.demo.moving import LoadMove
 from devcluster.demo.pulumi import DemoStack
 from devcluster.demo.report import NodeRow, farewell, outputs_table, placement_table
@@ -153,6 +154,8 @@ def _run(cluster: LocalCluster, console: Console) -> None:
     console.print(f"{POD_COUNT} pods bound in {seconds:.1f} s. Event: {ours.scheduled_event()}", highlight=False)
     console.rule("4. The load moves from one node to another, and placements follow", align="left")
     _move_load(cluster, ours_name, api, console)
+    console.rule(f"5. A gang of {MEMBERS}, all in one rack", align="left")
+    _place_gang(ours_name, api, console)
     console.print(outputs_table(outputs))
     containers = LocalCluster.attach(NAME).spec.containers
     farewell(console, name=NAME, seconds=time.monotonic() - started, containers=containers)
@@ -168,6 +171,22 @@ def _move_load(cluster: LocalCluster, scheduler_name: str, api: kubernetes.ApiCl
     console.print(
         f"A pod that can run on {hot} or {cold} was placed on {followed.before} before the load moved, and on"
         f" {followed.after} {followed.seconds:.0f} s after.",
+        highlight=False,
+    )
+
+
+def _place_gang(scheduler_name: str, api: kubernetes.ApiClient, console: Console) -> None:
+    """Place a gang that belongs in one rack, and show where its members are."""
+    gang = DemoGang(api, "demo-gang", scheduler_name)
+    with reporter(console) as report, report.step(f"{MEMBERS} pods of 1 CPU, of a PodGroup that requires one rack"):
+        gang.create()
+        gang.wait_bound(60)
+    racks = {node.name: node.rack for node in simulated_nodes(NODES)}
+    members = gang.pods_per_node()
+    used = sorted({racks[name] for name in members})
+    nodes = ", ".join(f"{number} on {name}" for name, number in sorted(members.items()))
+    console.print(
+        f"All are in {' and '.join(used)}, the one with least room to spare of {len(set(racks.values()))}: {nodes}.",
         highlight=False,
     )
 

@@ -28,6 +28,7 @@ from kubernetes import client as kubernetes, config as kubernetes_config
 
 from devcluster import environment, releases
 from devcluster.cluster import LocalCluster
+from devcluster.demo.gang import DemoGang
 from devcluster.demo.moving import LoadMove
 from devcluster.demo.pulumi import DemoStack
 from devcluster.demo.workload import DEPLOYMENTS, POD_COUNT, TAINT, DemoWorkload
@@ -111,6 +112,15 @@ def placed(installed: Installed) -> Counter[str]:
     workload.create()
     workload.wait_bound(60)
     return workload.pods_per_node()
+
+
+def test_a_gang_that_requires_a_rack_lands_in_one(installed: Installed, placed: Counter[str]) -> None:
+    gang = DemoGang(installed.api, "demo-gang", "secondary-scheduler")
+    gang.create()
+    gang.wait_bound(60)
+    racks = {node.name: node.rack for node in simulated_nodes(NODES)}
+    assert len({racks[name] for name in gang.pods_per_node()}) == 1
+    installed.core.delete_namespace("demo-gang")
 
 
 def single_pod(installed: Installed, name: str) -> float:

@@ -128,8 +128,11 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
             fw.HintRegistration(KIND, ActionType.ADD | ActionType.UPDATE | ActionType.DELETE, self._group_changed),
             fw.HintRegistration(fw.POD, ActionType.ADD | ActionType.UPDATE_POD_LABEL, self._sibling_changed),
             fw.HintRegistration(fw.POD, ActionType.DELETE | ActionType.UPDATE_POD_SCALE_DOWN, self._pod_gone),
-            fw.HintRegistration(fw.NODE, ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE, self._capacity_changed),
-            fw.HintRegistration(fw.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL, self._topology_changed),
+            fw.HintRegistration(
+                fw.NODE,
+                ActionType.ADD | ActionType.UPDATE_NODE_ALLOCATABLE | ActionType.UPDATE_NODE_LABEL,
+                self._node_changed,
+            ),
         )
 
     @staticmethod
@@ -140,8 +143,10 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
         unchanged = isinstance(old, PodGroup) and new and _asks_the_same(old, changed)
         return fw.Hint.SKIP if unchanged else fw.Hint.QUEUE
 
-    def _topology_changed(self, pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
-        """Wake the members of a group with a topology where a node comes with one of its labels, or loses it."""
+    def _node_changed(self, pod: fw.PodInfo, old: object, new: object) -> fw.Hint:
+        """Wake the members of a group with a topology where a node comes with one of its labels, or loses it, too."""
+        if self._capacity_changed(pod, old, new) is fw.Hint.QUEUE:
+            return fw.Hint.QUEUE
         group = self.groups.of(pod)
         topology = self._topologies.of(group)[0] if group is not None else None
         if topology is None or not isinstance(new, fw.NodeInfo):

@@ -343,7 +343,7 @@ async def test_leadership_that_is_lost_while_writes_wait_for_the_rate_limit_keep
         return web.json_response({})
 
     api.handle = take  # type: ignore[method-assign]
-    async with running(api), KubeClient(ClientConfig(server=api.url), qps=50, burst=1) as client:
+    async with running(api), KubeClient(ClientConfig(server=api.url), qps=4, burst=1) as client:
         writes = [client.post("/binding", {"number": number}, allowed=lambda: leading) for number in range(8)]
         outcomes = await asyncio.gather(*writes, return_exceptions=True)
     assert len(api.requests) == 1
