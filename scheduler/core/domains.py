@@ -183,6 +183,12 @@ class DomainSearch:
         self._levels = levels_of(view, topology)
         self._load: FloatArray | None = None
 
+    def all(self) -> Iterator[Domain]:
+        """Yield the domains by name, however much room they have."""
+        for level in self._levels:
+            named = [level.domain(self._view, int(index)) for index in level.possible.nonzero()[0]]
+            yield from sorted(named, key=lambda domain: domain.labels)
+
     def obstacle(self) -> str:
         """Return why there is no domain at all, or ""."""
         if any(level.possible.any() for level in self._levels):

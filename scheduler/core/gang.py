@@ -155,6 +155,8 @@ def _search_domains(snapshot: Snapshot, gang: Gang, topology: GangTopology, rest
         return GangDecision(gang, (given_up,))
     if obstacle := domains.obstacle():
         return GangDecision(gang, (), obstacle=obstacle)
+    if topology.is_scored:
+        return (yield from _best_scored(snapshot, gang, domains, rest))
     best, cluster = GangDecision(gang, ()), snapshot
     for tried, domain in enumerate(domains, 1):
         attempt = _GangAttempt(cluster, gang, domain, *rest)
@@ -165,6 +167,28 @@ def _search_domains(snapshot: Snapshot, gang: Gang, topology: GangTopology, rest
             break
         cluster = attempt.cluster
     return best
+
+
+def _best_scored(snapshot: Snapshot, gang: Gang, domains: DomainSearch, rest: _Rest) -> Asking[GangDecision]:
+    """Try the gang in every domain, and return the decision with the best score among those with enough members
+    (podGroupSchedulingPlacementAlgorithm of 1.37); chance decides among equals. A domain without need not be scored."""
+    pods, runner_of, rng, _, _, _, _ = rest
+    cluster, tried, feasible = snapshot, [], []
+    for domain in domains.all():
+        attempt = _GangAttempt(cluster, gang, domain, *rest)
+        decision = replace((yield from attempt.run()), domains=domains.beside(domain))
+        if decision.error or decision.over_budget:
+            return decision
+        tried.append(decision)
+        if len(decision.placed) >= gang.missing:
+            feasible.append((decision, attempt.rate(runner_of(pods[0]))))
+        cluster = attempt.cluster
+    if len(feasible) < 2:
+        return feasible[0][0] if feasible else tried[0]
+    most = max(gang.placed + len(decision.placed) for decision, _ in feasible)
+    totals = [rate + (gang.placed + len(decision.placed)) * 100 // most for decision, rate in feasible]
+    ties = [decision for (decision, _), total in zip(feasible, totals, strict=True) if total == max(totals)]
+    return ties[int(rng.random() * len(ties))]
 
 
 class _GangAttempt:
@@ -212,6 +236,12 @@ class _GangAttempt:
     def asked(self) -> bool:
         """Whether an extender was."""
         return self._answers > 0
+
+    def rate(self, runner: ProfileRunner) -> int:
+        """Return the weighted sum of what plugins say of the domain with the members that are placed."""
+        pods = [self._placements[uid].pod for uid in self._placed_after]
+        rows = self._overlay.candidates
+        return sum(weight * scorer.score_domain(pods, self._overlay, rows) for scorer, weight in runner.domain_scorers)
 
     def _without_members(self) -> Overlay:
         """Return the cluster as it is now, with the nodes of the domain as candidates."""
@@ -504,7 +534,7 @@ def gang_message(decision: GangDecision, own: str | None = None, members: int | 
         if decision.error:
             return own or f"failed to schedule other pod from a pod group: {decision.error}"
         untried = max(0, (members or 0) - len(decision.placements))
-        return own or gang.held_back(gang.placed + len(decision.placed), untried)
+        return own or gang.held_back(gang.placed + len(decision.placed), untried, decision.domains)
     fit = gang.placed + len(decision.placed)
     members = gang.placed + len(decision.placements)
     if decision.obstacle:

@@ -104,6 +104,7 @@ from scheduler.framework.interface import (
     SCHEDULING_GROUP as SCHEDULING_GROUP,
     AskingPostFilter as AskingPostFilter,
     BindPlugin as BindPlugin,
+    DomainScorer as DomainScorer,
     EnqueueExtensions as EnqueueExtensions,
     EventOrder as EventOrder,
     FilterPlugin as FilterPlugin,

@@ -123,11 +123,14 @@ class GangTopology(Struct, frozen=True):
             with room for them.
         anywhere: whether the members may go to any nodes where no level has such a domain.
         nodes: those of members that have one; the domain must hold all of them.
+        is_scored: whether the gang is tried in every domain of the level, and the one with the best score wins, as
+            kube-scheduler does with its PodGroups.
     """
 
     levels: tuple[str, ...]
     anywhere: bool = False
     nodes: tuple[str, ...] = ()
+    is_scored: bool = False
 
 
 class Gang(Struct, frozen=True):
@@ -141,7 +144,8 @@ class Gang(Struct, frozen=True):
         timeout: seconds between the first reservation and the last Binding, at most.
         tries: how its members are tried.
         held_back: the message for members that would fit or were not tried, from how many have a node or would fit,
-            and how many were not tried; None where a message sums up what became of all members.
+            how many were not tried, and how many domains there are for a gang with a topology; None where a message
+            sums up what became of all members.
         topology: how close they have to be; None where any nodes will do.
     """
 
@@ -151,7 +155,7 @@ class Gang(Struct, frozen=True):
     placed: int
     timeout: float
     tries: MemberTries = MemberTries.UNTIL_ENOUGH
-    held_back: Callable[[int, int], str] | None = None
+    held_back: Callable[[int, int, int], str] | None = None
     topology: GangTopology | None = None
 
     @property
@@ -398,6 +402,21 @@ class RoomFilter(Protocol):
         """Return per row how many pods of a spec the filter would let onto the node one after the other, at most: it
         may say too many and never too few. Negative where there are too many already; infinite where it never
         objects."""
+
+
+@runtime_checkable
+class DomainScorer(Protocol):
+    """Implemented by a plugin that rates a domain as a whole (PlacementScore of kube-scheduler)."""
+
+    @abstractmethod
+    def score_domain(self, pods: Sequence[PodInfo], view: NodeView, rows: RowArray) -> int:
+        """Return 0..100 for the nodes of a domain with the members of a gang on them.
+
+        Args:
+            pods: the members that were placed there now.
+            view: with these on their nodes.
+            rows: the domain's nodes.
+        """
 
 
 @runtime_checkable

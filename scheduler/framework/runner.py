@@ -35,6 +35,7 @@ from scheduler.framework.interface import (
     MAX_SCORE,
     AskingPostFilter,
     BindPlugin,
+    DomainScorer,
     FilterPlugin,
     ObjectReader,
     PermitPlugin,
@@ -141,6 +142,11 @@ class ProfileRunner:
             (scorer, weight)
             for scorer, weight in self.scores
             if (args := effective.args(scorer.name)) is not None and args.source_key() is not None
+        )
+        self.domain_scorers = tuple(
+            (plugin, weights.get(plugin.name, 1))
+            for plugin in self.plugins.values()
+            if isinstance(plugin, DomainScorer)
         )
         self.rooms = tuple(
             instance for plugin in self.filters if isinstance(instance := self.plugins[plugin.name], RoomFilter)

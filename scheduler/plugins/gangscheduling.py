@@ -91,6 +91,7 @@ _TIMEOUT_SECONDS = 300.0
 _TOO_FEW_PODS = "waiting for minCount pods from a gang to appear in scheduling queue"
 _GATED = "waiting for the scheduling gates of the pods of its pod group"
 _UNSCHEDULABLE = "pod group is unschedulable"
+_NO_DOMAIN = "no feasible placements found"
 _HELD_BACK = (
     f"{_UNSCHEDULABLE}, waiting for minCount pods from a gang to be scheduled, one or more plugins asked to wait and "
     "no plugin rejected pod"
@@ -233,11 +234,13 @@ class GangScheduling(
             return None
         policy = group.spec.scheduling_policy.gang
         minimum = policy.min_count if policy is not None else 1
-        placed, waiting = 0, []
+        key = self._topology_key(group)
+        nodes: list[str] = []
+        waiting = []
         for member in self._members(pod):
-            if self._pods.node_of(member):
-                placed += 1
-                if placed >= minimum:
+            if node := self._pods.node_of(member):
+                nodes.append(node)
+                if len(nodes) >= minimum and not key:
                     return None
             elif not member.deleting and not member.spec.gates:
                 waiting.append(member)
@@ -245,16 +248,26 @@ class GangScheduling(
             f"pod group {pod.namespace}/{pod.scheduling_group} of scheduling.k8s.io",
             tuple(waiting),
             minimum,
-            placed,
+            len(nodes),
             _TIMEOUT_SECONDS,
             fw.MemberTries.WHILE_POSSIBLE if self._gives_up_early else fw.MemberTries.EACH_ONCE,
-            self._held_back(minimum),
+            self._held_back(minimum, key),
+            fw.GangTopology((key,), nodes=tuple(dict.fromkeys(nodes)), is_scored=True) if key else None,
         )
 
-    def _held_back(self, minimum: int) -> Any:
+    def _topology_key(self, group: SchedulingPodGroup) -> str:
+        """Return the label of which all pods must have one value; "" without one, and before 1.37."""
+        constraints = group.spec.scheduling_constraints
+        if constraints is None or not self._gives_up_early:
+            return ""
+        return next((constraint.key for constraint in constraints.topology), "")
+
+    def _held_back(self, minimum: int, key: str) -> Any:
         if not self._gives_up_early:
-            return lambda fit, untried: _HELD_BACK
-        return lambda fit, untried: _progress(minimum, fit, untried)
+            return lambda fit, untried, domains: _HELD_BACK
+        if key:
+            return lambda fit, untried, domains: _in_domains(minimum, fit, untried, domains)
+        return lambda fit, untried, domains: f"{_UNSCHEDULABLE}, {_progress(minimum, fit, untried)}"
 
     def gang_placed(self, pod: fw.PodInfo) -> None:
         """Say what will not be followed now that its pods may be preempted."""
@@ -309,8 +322,14 @@ def _key(pod: fw.PodInfo) -> tuple[str, str, str]:
 
 def _progress(minimum: int, fit: int, untried: int) -> str:
     """Return upstream's text of 1.37 (PlacementFeasible) for a group that does not reach its minCount."""
-    if fit + untried < minimum:
-        text = f"minCount ({minimum}) cannot be satisfied: {fit} scheduled, {untried} remaining"
-    else:
-        text = f"minCount ({minimum}) is not yet satisfied: {fit} scheduled, {untried} remaining"
-    return f"{_UNSCHEDULABLE}, {text}"
+    reached = "cannot be satisfied" if fit + untried < minimum else "is not yet satisfied"
+    return f"minCount ({minimum}) {reached}: {fit} scheduled, {untried} remaining"
+
+
+def _in_domains(minimum: int, fit: int, untried: int, domains: int) -> str:
+    """Return upstream's text of 1.37 for a group that has to be in one domain, with what became of it in one of
+    them."""
+    if not domains:
+        return _NO_DOMAIN
+    first = f"first placement status: {_progress(minimum, fit, untried)}"
+    return f"{_UNSCHEDULABLE}, {_UNSCHEDULABLE}, 0/{domains} placements are available, {first}"

@@ -54,6 +54,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
         f"{GUIDES}/roll-back.md",
         f"{GUIDES}/move-workloads.md",
         f"{GUIDES}/kueue.md",
+        f"{GUIDES}/train-inside-a-rack.md",
         f"{GUIDES}/hpa.md",
         f"{GUIDES}/resize.md",
         f"{GUIDES}/remove.md",

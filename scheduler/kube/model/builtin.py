@@ -209,10 +209,23 @@ class DisruptionMode(Struct, frozen=True, gc=False, rename="camel"):
     all: AllDisruptionMode | None = None
 
 
+class PodGroupTopologyConstraint(Struct, frozen=True, gc=False, rename="camel"):
+    """TopologyConstraint: the label of nodes of which all pods have one value."""
+
+    key: str = ""
+
+
+class PodGroupSchedulingConstraints(Struct, frozen=True, gc=False, rename="camel"):
+    """PodGroupSchedulingConstraints; the API server lets one topology through."""
+
+    topology: Listed[PodGroupTopologyConstraint] = ()
+
+
 class SchedulingPodGroupSpec(Struct, frozen=True, gc=False, rename="camel"):
     """PodGroupSpec; `disruption_mode` may be a word in alpha versions."""
 
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints | None = None
     disruption_mode: DisruptionMode | str | None = None
 
     @property

@@ -155,6 +155,7 @@ class NodeResourcesFit(
     fw.ScoreRule,
     fw.ObjectReader,
     fw.RoomFilter,
+    fw.DomainScorer,
 ):
     """Filter and score over cpu, memory, ephemeral storage and extended resources."""
 
@@ -218,6 +219,23 @@ class NodeResourcesFit(
                 free = view.allocatable(resource) - view.requested(resource)
                 room = np.minimum(room, np.floor(free / request))
         return room
+
+    def score_domain(self, pods: Sequence[fw.PodInfo], view: fw.NodeView, rows: fw.RowArray) -> int:
+        """Return how full the domain is, whatever the strategy of nodes (ScorePlacement of 1.37: MostAllocated over the
+        sums of all nodes); of extended resources those that a member requests count."""
+        total = divisor = 0
+        for name, weight in self._weights:
+            if name not in _ALWAYS_SCORED and not any(pod.spec.score_requests.get(name, 0) for pod in pods):
+                continue
+            allocatable = int(view.allocatable(name)[rows].sum())
+            if not allocatable:
+                continue
+            column = view.nonzero_requested(name) if name in BASIC else view.requested(name)
+            has_any = view.allocatable(name)[rows] > 0
+            requested = min(int(column[rows][has_any].sum()), allocatable)
+            total += requested * 100 // allocatable * int(weight)
+            divisor += int(weight)
+        return total // divisor if divisor else 0
 
     def _checked(self, spec: fw.SpecInfo) -> list[tuple[str, int]]:
         """Return what a pod requests of resources that are not ignored, in the order of upstream's message."""

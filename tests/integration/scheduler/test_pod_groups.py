@@ -28,15 +28,20 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 REAL, OURS = "groups-real", "groups-ours"
 NAMESPACE = "groups"
 API_VERSION = {"1.36": "scheduling.k8s.io/v1alpha2", "1.37": "scheduling.k8s.io/v1beta1"}
-GATES = {"1.36": "GenericWorkload=true,GangScheduling=true", "1.37": "GenericWorkload=true"}
+GATES = {
+    "1.36": "GenericWorkload=true,GangScheduling=true",
+    "1.37": "GenericWorkload=true",
+}
+TOPOLOGY_GATE = ",TopologyAwareWorkloadScheduling=true"
 Json = Any
 
 
 @dataclass
 class Outcome:
-    """What became of a scenario: who has a node, the messages of the others, and the group's condition."""
+    """What became of a scenario: who has a node, in which racks, the others' messages, and the group's condition."""
 
     placed: list[str] = field(default_factory=list)
+    racks: set[str] = field(default_factory=set)
     messages: dict[str, str] = field(default_factory=dict)
     condition: dict[str, str] = field(default_factory=dict)
 
@@ -79,17 +84,19 @@ class Administrator:
         self.call("DELETE", "/api/v1/nodes")
         eventually(lambda: not self.call("GET", "/api/v1/nodes")["items"], "no node is left")
 
-    def add_nodes(self, *names: str) -> None:
-        resources = {"cpu": "2", "memory": "8Gi", "pods": "110"}
+    def add_nodes(self, *names: str, cpu: str = "2", **more: str) -> None:
+        resources = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
         for name in names:
-            labels = {"kubernetes.io/hostname": name}
+            labels = {"kubernetes.io/hostname": name, **more}
             status = {"allocatable": resources, "capacity": resources}
             self.call("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "status": status})
 
-    def add_group(self, name: str = "g", minimum: int | None = None) -> None:
+    def add_group(self, name: str = "g", minimum: int | None = None, key: str = "") -> None:
         policy = {"basic": {}} if minimum is None else {"gang": {"minCount": minimum}}
         head = {"apiVersion": API_VERSION[self.minor], "kind": "PodGroup", "metadata": {"name": name}}
-        self.call("POST", self.groups, {**head, "spec": {"schedulingPolicy": policy}})
+        constraints = {"schedulingConstraints": {"topology": [{"key": key}]}} if key else {}
+        group = self.call("POST", self.groups, {**head, "spec": {"schedulingPolicy": policy, **constraints}})
+        assert constraints.items() <= group["spec"].items()
 
     def add_pods(self, *names: str, cpu: str = "1500m", group: str = "g", **spec: Any) -> None:
         containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
@@ -103,12 +110,12 @@ class Administrator:
                         "schedulerName": self.scheduler,
                         "containers": containers,
                         "terminationGracePeriodSeconds": 0,
-                        "schedulingGroup": {"podGroupName": group},
+                        **({"schedulingGroup": {"podGroupName": group}} if group else {}),
                         **spec,
                     },
                 },
             )
-            assert pod["spec"]["schedulingGroup"] == {"podGroupName": group}
+            assert pod["spec"].get("schedulingGroup", {"podGroupName": ""}) == {"podGroupName": group}
 
     def placed(self) -> list[str]:
         items = self.call("GET", self.pods)["items"]
@@ -130,8 +137,9 @@ class Administrator:
         result = Outcome()
         for pod in self.call("GET", self.pods)["items"]:
             name = pod["metadata"]["name"]
-            if pod["spec"].get("nodeName"):
+            if node := pod["spec"].get("nodeName"):
                 result.placed.append(name)
+                result.racks.add(node.partition("-")[0])
                 continue
             for condition in pod["status"].get("conditions", []):
                 if condition["type"] == "PodScheduled" and condition.get("message"):
@@ -248,6 +256,91 @@ def has_no_nodes(stage: Administrator) -> None:
     stage.wait_condition("True")
 
 
+def add_racks(stage: Administrator, **sizes: int) -> None:
+    """Racks of so many nodes of two CPUs: a node takes one pod."""
+    for rack, size in sizes.items():
+        stage.add_nodes(*(f"{rack}-{number}" for number in range(size)), rack=rack)
+
+
+def needs_a_rack(stage: Administrator) -> None:
+    """One rack is large enough."""
+    add_racks(stage, a=2, b=3, c=1)
+    stage.add_nodes("bare-0", "bare-1", "bare-2")
+    stage.add_group(minimum=3, key="rack")
+    stage.add_pods("a", "b", "c")
+    stage.wait_placed("a", "b", "c")
+    stage.wait_condition("True")
+
+
+def finds_no_rack(stage: Administrator) -> None:
+    """None of equal racks is large enough."""
+    add_racks(stage, a=2, b=2)
+    stage.add_group(minimum=3, key="rack")
+    stage.add_pods("a", "b", "c")
+    stage.wait_messages("a", "b", "c")
+    stage.wait_condition("False")
+
+
+def finds_no_label(stage: Administrator) -> None:
+    """No node has the label."""
+    stage.add_nodes("n1", "n2")
+    stage.add_group(minimum=2, key="rack")
+    stage.add_pods("a", "b")
+    stage.wait_messages("a", "b")
+    stage.wait_condition("False")
+
+
+def fills_the_fuller_rack(stage: Administrator) -> None:
+    """Both racks take all three; in one half of the CPU is in use."""
+    add_racks(stage, a=4, b=4)
+    stage.add_pods("taken", cpu="1900m", group="", nodeName="a-0")
+    stage.add_pods("a", "b", "c")
+    stage.add_group(minimum=2, key="rack")
+    stage.wait_placed("a", "b", "c", "taken")
+    stage.wait_condition("True")
+
+
+def takes_the_rack_for_all(stage: Administrator) -> None:
+    """One rack takes two of four, the other one all."""
+    add_racks(stage, a=2, b=5)
+    stage.add_pods("a", "b", "c", "d")
+    stage.add_group(minimum=2, key="rack")
+    eventually(lambda: len(stage.placed()) >= 2, "enough are placed")
+    stage.wait_condition("True")
+    stage.wait_messages(*({"a", "b", "c", "d"} - set(stage.placed())))
+
+
+def follows_into_the_rack(stage: Administrator) -> None:
+    """A later member goes where the others are, though there is more room elsewhere."""
+    needs_a_rack(stage)
+    stage.add_nodes("b-3", rack="b")
+    add_racks(stage, d=6)
+    stage.add_pods("d")
+    stage.wait_placed("a", "b", "c", "d")
+
+
+def needs_any_rack(stage: Administrator) -> None:
+    """The basic policy with a rack: two of three fit in the one, and none in the other."""
+    stage.add_nodes("a-0", cpu="1", rack="a")
+    add_racks(stage, b=2)
+    stage.add_group(key="rack")
+    stage.add_pods("a", "b", "c")
+    eventually(lambda: len(stage.placed()) == 2, "two are placed")
+    stage.wait_condition("True")
+    stage.wait_messages(*({"a", "b", "c"} - set(stage.placed())))
+
+
+TOPOLOGY = (
+    needs_a_rack,
+    finds_no_rack,
+    finds_no_label,
+    fills_the_fuller_rack,
+    takes_the_rack_for_all,
+    follows_into_the_rack,
+    needs_any_rack,
+)
+"""From 1.37 on, where a gate is on without which messages are worded otherwise."""
+
 SCENARIOS = (
     fits,
     lacks_room,
@@ -279,9 +372,17 @@ def configuration(scheduler: str, kubeconfig: Path) -> str:
 
 @pytest.fixture(scope="module", params=list(API_VERSION))
 def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Administrator]:
-    minor: str = request.param
+    yield from administrated(request.param, GATES[request.param], tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def topology_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Administrator]:
+    yield from administrated("1.37", GATES["1.37"] + TOPOLOGY_GATE, tmp_path_factory)
+
+
+def administrated(minor: str, feature_gates: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Administrator]:
     binary = built_or_skip(minor, "kube-apiserver", "kube-scheduler")["kube-scheduler"]
-    gates = f"--feature-gates={GATES[minor]}"
+    gates = f"--feature-gates={feature_gates}"
     directory = tmp_path_factory.mktemp("groups")
     with ExitStack() as stack:
         served = (gates, f"--runtime-config={API_VERSION[minor]}=true")
@@ -296,6 +397,20 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_a_pod_group_is_scheduled_as_by_kube_scheduler(stage: Administrator, scenario: Any) -> None:
+    compare(stage, scenario)
+
+
+@pytest.mark.parametrize("scenario", TOPOLOGY, ids=lambda scenario: scenario.__name__)
+def test_a_pod_group_goes_to_the_domain_that_kube_scheduler_chooses(
+    topology_stage: Administrator, scenario: Any
+) -> None:
+    real, ours = compare(topology_stage, scenario)
+    assert ours.racks == real.racks
+    assert len(ours.racks) <= 1
+
+
+def compare(stage: Administrator, scenario: Any) -> tuple[Outcome, Outcome]:
+    """Play a scenario by both; returns what became of it."""
     outcomes = {}
     for scheduler in (REAL, OURS):
         stage.scheduler = scheduler
@@ -312,3 +427,4 @@ def test_a_pod_group_is_scheduled_as_by_kube_scheduler(stage: Administrator, sce
             assert expected.startswith(got) or got.startswith(expected)
     assert {**ours.condition, "message": ""} == {**real.condition, "message": ""}
     assert real.condition.get("message", "").startswith(ours.condition.get("message", ""))
+    return real, ours
