@@ -20,8 +20,8 @@ from .settings import RebalancerPlan
 RESOURCE_NAME = "cluster"
 SCHEDULER_NAME = "secondary-scheduler"
 _SUCCEEDED: Final = "Succeeded"
-_HINTS: Final = {"rebalance": "set rebalance.runBy to Program", "scrapeNamespaces": "remove scrapeNamespaces"}
-"""What else helps where the CRD is older than a field without which the rest would run, though not as asked."""
+_HINTS: Final = {"rebalance": "set rebalance.runBy to Program"}
+"""What else helps where the CRD is older than a field, if it is not to do without the setting."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,8 @@ class SecondaryScheduler(pulumi.ComponentResource):
             # The provider has the server check no object of which it does not know everything.
             return pulumi.UNKNOWN
 
-        spec, seconds = _spec(args), args.settings.ready_seconds
+        extensions = {} if args.upstream else _extensions(args)
+        spec, seconds = _upstream_spec(args) | extensions, args.settings.ready_seconds
         resource = KubeObject(
             f"{name}-resource",
             {
@@ -95,9 +96,11 @@ class SecondaryScheduler(pulumi.ComponentResource):
         )
         self.name = pulumi.Output.from_input(SCHEDULER_NAME)
         self.status = resource.status
-        if newer := [name for name in _HINTS if name in spec]:
-            # What a preview shows is what the API server would make of the object.
-            self.status = pulumi.Output.all(resource.status, resource.spec).apply(partial(_unless_pruned, newer))
+        if extensions:
+            # What a preview shows is what the API server would make of the object. A value may be secret, and then so
+            # would be all that follows from it; names of fields are not.
+            kept = pulumi.Output.unsecret(resource.spec.apply(lambda spec: None if spec is None else list(spec)))
+            self.status = pulumi.Output.all(resource.status, kept).apply(partial(_unless_pruned, list(extensions)))
         if not args.upstream:
             self.status = self.status.apply(_succeeded)
         self.namespace = namespace_of(resource)
@@ -156,20 +159,22 @@ def _succeeded(status: dict[str, Any] | None) -> dict[str, Any] | None:
     raise pulumi.RunError(text)
 
 
-def _unless_pruned(newer: Sequence[str], resolved: Sequence[Any]) -> Any:
-    """The status, where the API server kept these fields of the spec."""
-    status, spec = resolved
-    for name in newer:
-        if spec is not None and name not in spec:
+def _unless_pruned(extensions: Sequence[str], resolved: Sequence[Any]) -> Any:
+    """The status, where the API server kept these fields of the spec: without one, the scheduler would run, though not
+    as asked."""
+    status, kept = resolved
+    for name in extensions:
+        if kept is not None and name not in kept:
             raise pulumi.RunError(
                 f"{name}: the cluster's CRD {SECONDARY_SCHEDULERS} has no spec.{name}, so the API server drops it: "
-                f"install an operator of this version, whose CRD comes with it, or {_HINTS[name]}"
+                "install an operator of this version, whose CRD comes with it, or "
+                f"{_HINTS.get(name, 'do without the setting that it comes from')}"
             )
     return status
 
 
-def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
-    # Only fields that this stack decides: observedConfig and status belong to the operator.
+def _upstream_spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
+    """The fields that upstream's operator has, too; observedConfig and status are the operator's."""
     settings = args.settings
     spec: dict[str, Any] = {
         "managementState": "Managed",
@@ -182,8 +187,13 @@ def _spec(args: SecondarySchedulerArgs) -> dict[str, Any]:
             "mode": "HighlyAvailable",
             "highlyAvailableTopology": {"maxReplicas": settings.replicas},
         }
-    if args.upstream:
-        return spec
+    return spec
+
+
+def _extensions(args: SecondarySchedulerArgs) -> dict[str, Any]:
+    """The fields that only our operator has."""
+    settings = args.settings
+    spec: dict[str, Any] = {}
     if args.flavour:
         spec["flavour"] = args.flavour
     if args.extra_plugins:

@@ -357,7 +357,11 @@ def test_without_an_operator_of_ours_the_program_creates_it(options: dict[str, A
 
 @pytest.mark.parametrize(
     ("field", "remedy"),
-    [("rebalance", r"rebalance\.runBy to Program"), ("scrapeNamespaces", "remove scrapeNamespaces")],
+    [
+        ("rebalance", r"rebalance\.runBy to Program"),
+        ("scrapeNamespaces", "do without the setting"),
+        ("priorityClassName", "do without the setting"),
+    ],
 )
 def test_a_preview_refuses_what_the_clusters_crd_would_prune(
     field: str, remedy: str, monkeypatch: pytest.MonkeyPatch

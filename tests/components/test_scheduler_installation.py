@@ -210,6 +210,16 @@ def test_an_image_that_is_known_late_is_in_manifests_and_annotations_and_never_a
         assert "pulumi.output.Output" not in str(each.manifest)
 
 
+def test_health_is_no_secret_though_a_value_of_the_spec_is() -> None:
+    def program() -> None:
+        env = [{"name": "TOKEN", "value": pulumi.Output.secret("canary")}]
+        installation = components.SchedulerInstallation("mine", installation_args("mine", env=env))
+        pulumi.export("health", installation.health)
+
+    graph = register(program, config={}, preview=True, statuses=STATUS)
+    assert graph.outputs["health"] == {"conditions": {}}
+
+
 def test_the_stack_owns_no_spec_of_the_deployment_of_upstreams_operator() -> None:
     def program() -> None:
         args = components.SecondarySchedulerArgs("ns", IMAGE, "config", "0123")

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from scheduler.answers import API_VERSION, DecisionList, Document, NodeLoadReport, NodeReport, QueueReport
+from tests.support.documents import lost
 
 FORMER: dict[str, Any] = json.loads(Path("tests/data/answers-0.1.0.json").read_text(encoding="utf-8"))
 """What 0.1.0 answered, by path."""
@@ -21,17 +22,6 @@ FORMS: dict[str, type[Document]] = {
     "/debug/nodes/small": NodeReport,
     "/debug/nodes/small/decisions": DecisionList,
 }
-
-
-def lost(former: Any, latest: Any, at: str = "$") -> list[str]:
-    """Where a key or a value of the one is not in the other."""
-    if isinstance(former, dict) and isinstance(latest, dict):
-        gone = [f"{at}.{key}" for key in former if key not in latest]
-        return gone + [each for key in former.keys() & latest for each in lost(former[key], latest[key], f"{at}.{key}")]
-    if isinstance(former, list) and isinstance(latest, list) and len(former) == len(latest):
-        pairs = enumerate(zip(former, latest, strict=True))
-        return [each for number, pair in pairs for each in lost(*pair, f"{at}[{number}]")]
-    return [] if former == latest else [at]
 
 
 @pytest.mark.parametrize("path", FORMER)

@@ -1,4 +1,4 @@
-"""The document of `status` is what it was before it had a type: programs read it."""
+"""The document of `status` has all that it had before it had a type: programs read it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from scheduler.config import ConfigurationError, load_configuration
 from secondary_scheduler.cli.output import FullOutputFormat, document_text
 from secondary_scheduler.clusterstatus.asking import LiveState, summarize_metrics
 from secondary_scheduler.clusterstatus.status import StatusReport
+from tests.support.documents import lost
 from tests.unit.cli.status import installation as made
 from tests.unit.cli.status.installation import condition
 from tests.unit.cli.status.test_status import BLIND, COUNTS, LIVE, SHADOWED, document_of
@@ -62,12 +63,15 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
+def text_of(case: str) -> str:
+    return document_text(document_of(**CASES[case]), FullOutputFormat.JSON)
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_the_document_is_the_recorded_one(case: str) -> None:
-    text = document_text(document_of(**CASES[case]), FullOutputFormat.JSON)
-    assert text == json.dumps(RECORDED[case], indent=2) + "\n"
+def test_the_document_has_all_of_the_recorded_one(case: str) -> None:
+    assert lost(RECORDED[case], json.loads(text_of(case))) == []
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_who_reads_the_document_gets_the_status(case: str) -> None:
-    assert msgspec.convert(RECORDED[case], StatusReport) == document_of(**CASES[case])
+    assert msgspec.json.decode(text_of(case), type=StatusReport) == document_of(**CASES[case])

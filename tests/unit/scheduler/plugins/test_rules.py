@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from scheduler.catalog import descriptors
 from scheduler.framework import (
     CycleState,
     FilterRule,
@@ -110,8 +111,11 @@ def test_they_agree_where_more_is_counted_than_there_is(name: str) -> None:
         "NodeResourcesFit scores",
         "NodeResourcesBalancedAllocation scores",
     }
-    of_load = {"load": "TargetLoadPacking scores", "limit": "HighLoadFilter filters"}
-    assert forms == expected | {form for word, form in of_load.items() if name.startswith(word)}
+    defaults = {descriptor.name for descriptor in descriptors() if descriptor.default}
+    added = [plugin for plugin in PROFILES[name].plugins.values() if plugin.name not in defaults]
+    expected |= {f"{plugin.name} filters" for plugin in added if isinstance(plugin, FilterRule)}
+    expected |= {f"{plugin.name} scores" for plugin in added if isinstance(plugin, ScoreRule)}
+    assert forms == expected
 
 
 def test_on_shared_nodes_they_agree() -> None:
