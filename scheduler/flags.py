@@ -66,8 +66,8 @@ IDLE_FLAGS: Final = (
 )
 
 _POD_GROUPS_NOT_FOLLOWED = (
-    "of the PodGroups of scheduling.k8s.io only minCount is followed, with GenericWorkload and GangScheduling: neither "
-    "topology nor preemption for a group, and no CompositePodGroups"
+    "of the PodGroups of scheduling.k8s.io minCount and one topology are followed, with GenericWorkload and "
+    "GangScheduling: no preemption for a group below its minCount, and no CompositePodGroups"
 )
 _GATE = re.compile(r"(?:(?P<component>[a-z][a-z0-9-]*):)?(?P<name>[A-Za-z0-9]+)=(?P<value>\w+)")
 

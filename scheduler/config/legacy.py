@@ -45,8 +45,8 @@ _NOT_FOLLOWED = MappingProxyType(
         # Plugins that kube-scheduler has since 1.35 or 1.36 and uses behind alpha gates.
         **dict.fromkeys(
             ("PodGroupPodsCount", "TopologyPlacementGenerator"),
-            "it belongs to the topology of PodGroups of scheduling.k8s.io, which is not followed: GangScheduling "
-            "places their pods together on any nodes",
+            "it belongs to the topology of PodGroups of scheduling.k8s.io, which GangScheduling follows by itself: "
+            "leave the plugin out",
         ),
         "SelectorSpread": (
             "it was removed in Kubernetes 1.29: PodTopologySpread spreads the pods of Services and ReplicaSets by its "

@@ -255,12 +255,15 @@ class GangScheduling(
             fw.GangTopology((key,), nodes=tuple(dict.fromkeys(nodes)), is_scored=True) if key else None,
         )
 
-    def _topology_key(self, group: SchedulingPodGroup) -> str:
-        """Return the label of which all pods must have one value; "" without one, and before 1.37."""
+    @staticmethod
+    def _topology_key(group: SchedulingPodGroup) -> str:
+        """Return the label of which all pods must have one value; "" without one.
+
+        It is followed wherever the API server serves the field, whatever the scheduler's gates are: a constraint that
+        is passed over would be a wrong placement in silence.
+        """
         constraints = group.spec.scheduling_constraints
-        if constraints is None or not self._gives_up_early:
-            return ""
-        return next((constraint.key for constraint in constraints.topology), "")
+        return "" if constraints is None else next((constraint.key for constraint in constraints.topology), "")
 
     def _held_back(self, minimum: int, key: str) -> Any:
         if not self._gives_up_early:

@@ -124,7 +124,7 @@ def test_what_is_asked_for_and_does_not_happen_is_named_once(arguments: list[str
 @pytest.mark.parametrize("gate", ["CompositePodGroup", "TopologyAwareWorkloadScheduling", "WorkloadAwarePreemption"])
 def test_a_gate_of_pod_groups_that_is_not_followed_says_what_is(gate: str) -> None:
     (setting,) = parse_options([f"--feature-gates={gate}=true"], "0").idle
-    assert "only minCount is followed, with GenericWorkload and GangScheduling" in setting.reason
+    assert "minCount and one topology are followed, with GenericWorkload and GangScheduling" in setting.reason
     assert not parse_options([f"--feature-gates={gate}=false"], "0").idle
 
 

@@ -192,7 +192,7 @@ def test_a_plugin_of_upstreams_pod_group_topology_is_refused_and_gang_scheduling
         load({"multiPoint": {"enabled": names(name)}})
     (problem,) = caught.value.problems
     assert problem.message == f'MultiPoint plugin "{name}" does not exist'
-    assert "topology of PodGroups of scheduling.k8s.io, which is not followed: GangScheduling places" in problem.hint
+    assert "topology of PodGroups of scheduling.k8s.io, which GangScheduling follows by itself" in problem.hint
 
 
 def test_disabling_an_unknown_plugin_warns_and_suggests_the_closest_name() -> None:

@@ -16,7 +16,9 @@ from scheduler.kube.model import (
     GangSchedulingPolicy,
     ObjectMeta,
     PodGroupCondition,
+    PodGroupSchedulingConstraints,
     PodGroupSchedulingPolicy,
+    PodGroupTopologyConstraint,
     SchedulingPodGroup,
     SchedulingPodGroupSpec,
     SchedulingPodGroupStatus,
@@ -43,12 +45,15 @@ class PodGroupEngine(Engine):
             self.podgroups = self.object_inputs(Watch(f"scheduling.k8s.io/{VERSIONS[version]}", "podgroups"))
 
     def add_group(
-        self, name: str, minimum: int | None, event: EventType = EventType.ADDED, **status: Any
+        self, name: str, minimum: int | None, event: EventType = EventType.ADDED, key: str = "", **status: Any
     ) -> SchedulingPodGroup:
-        """With no minimum, it has the basic policy."""
+        """With no minimum, it has the basic policy; with a key, all its pods belong in one domain of that label."""
         policy = PodGroupSchedulingPolicy(None if minimum is None else GangSchedulingPolicy(minimum))
         meta = ObjectMeta(name=name, namespace="ns", uid=f"{name}-uid", resource_version="1", generation=2)
-        group = SchedulingPodGroup(meta, SchedulingPodGroupSpec(policy), SchedulingPodGroupStatus(**status))
+        constraints = PodGroupSchedulingConstraints((PodGroupTopologyConstraint(key),)) if key else None
+        group = SchedulingPodGroup(
+            meta, SchedulingPodGroupSpec(policy, constraints), SchedulingPodGroupStatus(**status)
+        )
         self.podgroups.apply([(event, group)])
         return group
 
@@ -325,3 +330,65 @@ async def test_who_asks_to_be_disrupted_as_one_is_told_that_pods_are_preempted_o
         notes = [event["note"] for event in engine.api.events if event["reason"] == "DisruptionModeIgnored"]
         assert len(notes) == warned
         assert all(note.startswith("spec.disruptionMode all of PodGroup g is not followed") for note in notes)
+
+
+# Topology ------------------------------------------------------------------------------------------------------------
+
+
+def add_racks(engine: PodGroupEngine, **sizes: int) -> None:
+    for rack, size in sizes.items():
+        for number in range(size):
+            engine.add_node(f"{rack}-{number}", cpu="2", labels={"rack": rack})
+
+
+def racks_of_bound(engine: PodGroupEngine) -> dict[str, str]:
+    return {name: node.partition("-")[0] for name, _, node in engine.api.bindings}
+
+
+@pytest.mark.parametrize("version", list(VERSIONS))
+async def test_the_pods_of_a_group_with_a_topology_go_to_one_rack(version: str) -> None:
+    async with started(PodGroupEngine(version)) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        add_racks(engine, a=2, b=3, c=1)
+        engine.add_group("g", 3, key="rack")
+        engine.add_members("g", "1500m", "1500m", "1500m")
+        await eventually(lambda: len(engine.api.bindings) == 3, "the group")
+        assert set(racks_of_bound(engine).values()) == {"b"}
+
+
+async def test_of_racks_that_take_the_group_the_fullest_one_wins() -> None:
+    """87 + 100 against 37 + 100: (4 + 3) of 8 CPUs and (0 + 3) of 8, and all of the members in each."""
+    async with started(PodGroupEngine("1.37")) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        for rack in "ab":
+            engine.add_node(f"{rack}-0", cpu="8", labels={"rack": rack})
+        engine.pods.apply([(EventType.ADDED, pod_info("other", cpu="4", node="b-0", schedulerName="else"))])
+        engine.add_members("g", "1", "1", "1")
+        engine.add_group("g", 2, key="rack")
+        await eventually(lambda: len(engine.api.bindings) == 3, "the group")
+        assert set(racks_of_bound(engine).values()) == {"b"}
+
+
+async def test_the_messages_of_a_group_that_fits_in_no_rack_are_upstreams() -> None:
+    async with started(PodGroupEngine("1.37")) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        add_racks(engine, a=2, b=2)
+        engine.add_group("g", 3, key="rack")
+        engine.add_members("g", "1500m", "1500m", "1500m")
+        status = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"
+        text = f"0/2 placements are available, first placement status: {status}"
+        await eventually(lambda: text in str(engine.conditions("g")[-1:]), "the condition")
+        assert engine.conditions("g")[-1]["message"] == f"pod group is unschedulable, {text}"
+
+
+async def test_a_later_pod_follows_its_group_into_the_rack() -> None:
+    async with started(PodGroupEngine("1.37")) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        add_racks(engine, a=3, b=2)
+        engine.add_group("g", 3, key="rack")
+        engine.add_members("g", "1500m", "1500m", "1500m")
+        await eventually(lambda: len(engine.api.bindings) == 3, "the group")
+        engine.add_members("g", "1500m", start=3)
+        await eventually(lambda: bool(engine.message("g-3")), "there is no room left")
+        engine.add_node("a-3", cpu="2", labels={"rack": "a"})
+        await eventually(lambda: racks_of_bound(engine).get("g-3") == "a", "it follows", 10)
