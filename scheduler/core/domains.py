@@ -68,12 +68,14 @@ class Level(Struct, frozen=True, eq=False):
         codes: by row, which domain the node is in; -1 where it lacks one of the labels.
         values: by domain, the codes of its labels' values, in the order of `keys`.
         possible: by domain, whether it holds all nodes that members have already.
+        first: by domain, one of its rows.
     """
 
     keys: tuple[str, ...]
     codes: RowArray
     values: tuple[RowArray, ...]
     possible: BoolArray
+    first: RowArray
 
     @property
     def count(self) -> int:
@@ -93,17 +95,17 @@ class Level(Struct, frozen=True, eq=False):
 def levels_of(view: Snapshot, topology: GangTopology) -> list[Level]:
     """Return the levels, the narrowest first; without labels that of the whole cluster, where the members may go
     anywhere."""
-    levels = [_level(view, topology.levels[index:], topology.nodes) for index in range(len(topology.levels))]
+    levels = [level_of(view, topology.levels[index:], topology.nodes) for index in range(len(topology.levels))]
     if topology.anywhere:
-        levels.append(_level(view, (), topology.nodes))
+        levels.append(level_of(view, (), topology.nodes))
     return levels
 
 
-def _level(view: Snapshot, keys: tuple[str, ...], nodes: Sequence[str]) -> Level:
-    """Number the domains by the path of their labels."""
+def level_of(view: Snapshot, keys: tuple[str, ...], nodes: Sequence[str]) -> Level:
+    """Number the domains of the view's candidates by the path of their labels."""
     codes: RowArray = np.full(view.size, -1, dtype=np.intp)
-    codes[view.rows] = 0
-    count = min(1, len(view.rows))
+    codes[view.candidates] = 0
+    count = min(1, len(view.candidates))
     for key in reversed(keys):
         column = view.labels(key)
         lacks = (codes < 0) | (column.codes < 0) | (column.codes == column.index.get("", -1))
@@ -120,7 +122,7 @@ def _level(view: Snapshot, keys: tuple[str, ...], nodes: Sequence[str]) -> Level
         possible[:] = False
         if len(codes_taken) == 1 and (index := codes_taken.pop()) >= 0:
             possible[index] = True
-    return Level(keys, codes, tuple(view.labels(key).codes[first] for key in keys), possible)
+    return Level(keys, codes, tuple(view.labels(key).codes[first] for key in keys), possible, first)
 
 
 class _Room(Struct, frozen=True, eq=False):
@@ -143,12 +145,14 @@ class DomainSearch:
 
     Args:
         view: the cluster.
-        topology: how close the members have to be.
+        levels: of the topology, the narrowest first (`levels_of`).
+        nodes: of members that have one.
         pods: the members that may be placed, in the order in which they are.
         enough: how many of them must be.
         classes: tells which pods are equal.
         runner_of: returns a pod's profile.
         rng, work: of the attempt.
+        slices: domains that take whole slices of so many members only; None without slices, and where some have nodes.
 
     Raises:
         OverBudgetError: it is more work than the attempt may be.
@@ -157,16 +161,20 @@ class DomainSearch:
     def __init__(
         self,
         view: Snapshot,
-        topology: GangTopology,
+        levels: Sequence[Level],
+        nodes: Sequence[str],
         pods: Sequence[PodInfo],
         enough: int,
         classes: Callable[[PodInfo], object],
         runner_of: Callable[[PodInfo], ProfileRunner],
         rng: RandomSource,
         work: Work,
+        slices: tuple[Level, int] | None = None,
     ) -> None:
         self._view = view
-        self._topology = topology
+        self._levels = levels
+        self._nodes = nodes
+        self._slices = slices
         self._pods = pods
         self._enough = enough
         self._runner_of = runner_of
@@ -180,7 +188,6 @@ class DomainSearch:
             heads.setdefault(key, pod)
         self._rooms = [self._room_of(heads[key], count) for key, count in list(counts.items())[:_MAX_CLASSES]]
         self._uncounted = sum(list(counts.values())[_MAX_CLASSES:])
-        self._levels = levels_of(view, topology)
         self._load: FloatArray | None = None
 
     def all(self) -> Iterator[Domain]:
@@ -197,7 +204,7 @@ class DomainSearch:
         if not widest.count:
             missing = [key for key in widest.keys if not (self._view.labels(key).codes >= 0).any()]
             return f"no node has the label {' and the label '.join(missing or widest.keys)}"
-        names = sorted({self._domain_of(widest, name) for name in self._topology.nodes} - {""})
+        names = sorted({self._domain_of(widest, name) for name in self._nodes} - {""})
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         return f"its members run in {shown}, and no domain of {widest.keys[0]} holds all of them"
 
@@ -287,11 +294,21 @@ class DomainSearch:
         possible = likely.copy()
         multiples = np.full(level.count, np.inf)
         for room in self._rooms:
-            now = _by_domain(level, room.now)
+            now = self._by_domain(level, room.now)
             likely += np.minimum(now, room.members)
-            possible += np.minimum(_by_domain(level, room.at_most), room.members)
+            possible += np.minimum(self._by_domain(level, room.at_most), room.members)
             multiples = np.minimum(multiples, now / room.members)
         return likely, possible, multiples
+
+    def _by_domain(self, level: Level, room: FloatArray) -> FloatArray:
+        """Return the room of each domain; where there are slices of equal members, in whole ones."""
+        if self._slices is not None and len(self._rooms) == 1:
+            slices, size = self._slices
+            whole = _summed(slices, room) // size * size
+            room = np.zeros(len(room))
+            # Each slice's room stands at one of its nodes: its domain is within one of the level.
+            room[slices.first] = whole
+        return _summed(level, room)
 
     # Members by columns ---------------------------------------------------------------------------------------------
 
@@ -299,7 +316,7 @@ class DomainSearch:
         """Count the room for members like a pod; no more than there are members."""
         view, runner = self._view, self._runner_of(pod)
         self._work.charge(
-            _CLASS_UNITS + view.size * (1 + len(self._topology.levels)) // _NODES_PER_UNIT, "kinds of members x nodes"
+            _CLASS_UNITS + view.size * (1 + len(self._levels)) // _NODES_PER_UNIT, "kinds of members x nodes"
         )
         room: FloatArray = np.full(view.size, float(len(self._pods)))
         for plugin in runner.rooms:
@@ -361,6 +378,6 @@ def _only(room: FloatArray, rows: RowArray) -> FloatArray:
     return result
 
 
-def _by_domain(level: Level, room: FloatArray) -> FloatArray:
+def _summed(level: Level, room: FloatArray) -> FloatArray:
     known = level.codes >= 0
     return np.bincount(level.codes[known], room[known], minlength=level.count).astype(np.float64)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from scheduler.answers import GangReport
 from scheduler.core.decide import decide
-from scheduler.core.domains import WHOLE_CLUSTER, Domain, DomainSearch
+from scheduler.core.domains import WHOLE_CLUSTER, Domain, DomainSearch, level_of, levels_of
 from scheduler.core.feasible import BUDGET_REJECTOR, filter_all, too_much_work
 from scheduler.core.placement import Placement, failed, load_ages, rejected
 from scheduler.framework import (
@@ -29,6 +29,7 @@ from scheduler.framework import (
     FilterQuestion,
     Gang,
     GangPlugin,
+    GangSlice,
     GangTopology,
     MemberTries,
     OverBudgetError,
@@ -38,6 +39,7 @@ from scheduler.framework import (
     ProfileRunner,
     Question,
     RandomSource,
+    RowArray,
     Status,
     Work,
 )
@@ -147,8 +149,17 @@ def _search_domains(snapshot: Snapshot, gang: Gang, topology: GangTopology, rest
     """Try the gang in one domain after the other, until enough members fit; else return what became of it in that where
     most did."""
     pods, runner_of, rng, enough, _, _, work = rest
+    levels, slices = levels_of(snapshot, topology), None
+    if topology.slices:
+        level = level_of(snapshot, _slice_keys(topology), ())
+        if not level.count:
+            return GangDecision(gang, (), obstacle=f"no node has the label {topology.slice_label}")
+        if not any(part.nodes for part in topology.slices):
+            slices = level, max(len(part.uids) for part in topology.slices)
     try:
-        domains = DomainSearch(snapshot, topology, pods, enough, _equivalence_key, runner_of, rng, work)
+        domains = DomainSearch(
+            snapshot, levels, topology.nodes, pods, enough, _equivalence_key, runner_of, rng, work, slices
+        )
     except OverBudgetError as error:
         state = CycleState(rng, work=work)
         given_up = rejected(snapshot, pods[0], state, too_much_work(snapshot, state, error), load_ages(snapshot))
@@ -167,6 +178,11 @@ def _search_domains(snapshot: Snapshot, gang: Gang, topology: GangTopology, rest
             break
         cluster = attempt.cluster
     return best
+
+
+def _slice_keys(topology: GangTopology) -> tuple[str, ...]:
+    """Return the label of slices and those of the levels: racks of two blocks may have one name."""
+    return (topology.slice_label, *[label for label in topology.levels if label != topology.slice_label])
 
 
 def _best_scored(snapshot: Snapshot, gang: Gang, domains: DomainSearch, rest: _Rest) -> Asking[GangDecision]:
@@ -245,16 +261,63 @@ class _GangAttempt:
 
     def _without_members(self) -> Overlay:
         """Return the cluster as it is now, with the nodes of the domain as candidates."""
-        return self.cluster.overlay(self._domain.rows(self.cluster) if self._domain.labels else None)
+        return self.cluster.overlay(self._rows())
+
+    def _rows(self) -> RowArray:
+        return self._domain.rows(self.cluster)
 
     def run(self) -> Asking[GangDecision]:
-        yield from self._place(self._pods)
-        if self._lose_changed_nodes() and self._tries_again:
+        topology = self._gang.topology
+        if topology is not None and topology.slices:
+            yield from self._place_slices(topology)
+        else:
+            yield from self._place(self._pods)
+        if self._lose_changed_nodes() and self._tries_again and (topology is None or not topology.slices):
             yield from self._place([pod for pod in self._pods if pod.uid not in self._placed_after])
             self._lose_changed_nodes()
         placements = self._placements
         members = tuple(placements[pod.uid] for pod in self._pods if pod.uid in placements)
         return GangDecision(self._gang, members, self._domain)
+
+    def _place_slices(self, topology: GangTopology) -> Asking[None]:
+        """Place one slice after the other, each as a whole in a domain of its own level; pass over one that fits in
+        none."""
+        enough = self._enough
+        for part in topology.slices:
+            pods = [pod for pod in self._pods if pod.uid in part.uids]
+            if self._is_over():
+                break
+            if pods:
+                self._enough = len(self._placed_after) + len(pods)
+                yield from self._place_slice(topology, part, pods)
+                self._enough = enough
+
+    def _place_slice(self, topology: GangTopology, part: GangSlice, pods: Sequence[PodInfo]) -> Asking[None]:
+        level = level_of(self._overlay, _slice_keys(topology), part.nodes)
+        rest = (_equivalence_key, self._runner_of, self._rng, self._work)
+        try:
+            domains = DomainSearch(self._overlay, [level], part.nodes, pods, len(pods), *rest)
+        except OverBudgetError as error:
+            state = CycleState(self._rng, work=self._work)
+            given_up = too_much_work(self._overlay, state, error)
+            self._note(pods[0], rejected(self._overlay, pods[0], state, given_up, load_ages(self._overlay)))
+            return
+        outer = self._domain
+        for tried, domain in enumerate(domains, 1):
+            self._domain = domain
+            self._overlay.narrow(domain.rows(self._overlay))
+            asked, before = self._answers, len(self._placed_after)
+            yield from self._place(pods)
+            if len(self._placed_after) == before + len(pods) or self.ended:
+                break
+            for pod in pods:
+                if self._placed_after.pop(pod.uid, None) is not None:
+                    self._overlay.remove_known_pod(pod, self._overlay.row(self._placements[pod.uid].node or ""))
+                    self._placements[pod.uid] = replace(self._placements[pod.uid], node=None, code=Code.UNSCHEDULABLE)
+            if self._answers > asked and tried == _DOMAINS_ASKED_ABOUT:
+                break
+        self._domain = outer
+        self._overlay.narrow(self._rows())
 
     def _place(self, pods: Sequence[PodInfo]) -> Asking[None]:
         rejected: dict[tuple[object, ...], Placement] = {}
@@ -501,7 +564,8 @@ def report_gang(snapshot: Snapshot, gang: Gang, runners: Mapping[str, ProfileRun
     try:
         search = DomainSearch(
             snapshot,
-            topology,
+            levels_of(snapshot, topology),
+            topology.nodes,
             pods,
             gang.missing,
             _equivalence_key,

@@ -112,6 +112,7 @@ from scheduler.framework.interface import (
     Gang as Gang,
     GangPlugin as GangPlugin,
     GangReporter as GangReporter,
+    GangSlice as GangSlice,
     GangTopology as GangTopology,
     MemberTries as MemberTries,
     ObjectReader as ObjectReader,

@@ -112,6 +112,18 @@ class MemberTries(Enum):
     WHILE_POSSIBLE = auto()
 
 
+class GangSlice(Struct, frozen=True):
+    """Members of a gang that have to be closer to each other than all of them.
+
+    Attributes:
+        uids: of those that wait.
+        nodes: of those that have one.
+    """
+
+    uids: frozenset[str]
+    nodes: tuple[str, ...] = ()
+
+
 class GangTopology(Struct, frozen=True):
     """How close to each other the members of a gang have to be.
 
@@ -125,12 +137,16 @@ class GangTopology(Struct, frozen=True):
         nodes: those of members that have one; the domain must hold all of them.
         is_scored: whether the gang is tried in every domain of the level, and the one with the best score wins, as
             kube-scheduler does with its PodGroups.
+        slice_label: of nodes; each of the slices goes to one domain of it, by itself; "" without slices.
+        slices: in the order in which they are placed.
     """
 
     levels: tuple[str, ...]
     anywhere: bool = False
     nodes: tuple[str, ...] = ()
     is_scored: bool = False
+    slice_label: str = ""
+    slices: tuple[GangSlice, ...] = ()
 
 
 class Gang(Struct, frozen=True):

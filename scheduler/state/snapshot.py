@@ -360,6 +360,10 @@ class Overlay(Snapshot):
         """Rows that a pod may be given, ascending."""
         return self._candidates
 
+    def narrow(self, candidates: RowArray) -> None:
+        """From now on give pods these rows only."""
+        self._candidates = candidates
+
     @property
     def _moves(self) -> list[Move]:
         """What was moved, in order. Sums take it in at once, and this when it is asked for, as few plugins do."""

@@ -9,7 +9,7 @@ from scheduler import framework as fw
 from scheduler.catalog import ActionType, CoschedulingArgs
 from scheduler.kube.model import POD_GROUP_LABEL, PodGroup
 from scheduler.plugins.coscheduling.groups import KIND, ExpiringSet, Groups, group_key_of, resource_gap, wait_seconds
-from scheduler.plugins.coscheduling.topology import Topologies
+from scheduler.plugins.coscheduling.topology import GroupTopology, Topologies
 
 NAME = "Coscheduling"
 _URGENT, _ORDINARY = 0, 1
@@ -203,6 +203,15 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
         ready = sum(1 for sibling in siblings if not sibling.spec.gates)
         if ready < needed:
             return _pending(f"pod group {group_key}: {ready} of at least {needed} members have no scheduling gates")
+        return self._check_slices(group_key, group, siblings)
+
+    def _check_slices(self, group_key: str, group: PodGroup, members: Sequence[fw.PodInfo]) -> fw.Status:
+        topology = self._topologies.of(group)[0]
+        if topology is not None and topology.slice_size:
+            try:
+                topology.slices_of(members, ())
+            except ValueError as error:
+                return fw.unresolvable(f"pod group {group_key}: {error}")
         return fw.SUCCESS
 
     def _check_resources(self, group_key: str, pod: fw.PodInfo, view: fw.NodeView) -> fw.Status:
@@ -264,21 +273,32 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
             if sibling.deleting:
                 continue
             if node := self.groups.node_of(sibling):
-                placed.append(node)
+                placed.append((sibling, node))
             elif not sibling.spec.gates:
                 waiting.append(sibling)
         if len(placed) + len(waiting) < group.spec.min_member:
             return None
-        return fw.Gang(
-            f"pod group {group_key}",
-            tuple(waiting),
-            group.spec.min_member,
-            len(placed),
-            wait_seconds(group, self._wait),
-            topology=None
-            if topology is None
-            else topology.after(self._refused_for(group_key), tuple(dict.fromkeys(placed))),
-        )
+        try:
+            where = self._where(group_key, topology, waiting, placed)
+        except ValueError:
+            # PreFilter says it.
+            return None
+        seconds = wait_seconds(group, self._wait)
+        name = f"pod group {group_key}"
+        return fw.Gang(name, tuple(waiting), group.spec.min_member, len(placed), seconds, topology=where)
+
+    def _where(
+        self,
+        group_key: str,
+        topology: GroupTopology | None,
+        waiting: Sequence[fw.PodInfo],
+        placed: Sequence[tuple[fw.PodInfo, str]],
+    ) -> fw.GangTopology | None:
+        """Return where a gang's members may go; ValueError where slices cannot be made of them."""
+        if topology is None:
+            return None
+        slices = topology.slices_of(waiting, placed) if topology.slice_size else ()
+        return topology.after(self._refused_for(group_key), tuple(dict.fromkeys(node for _, node in placed)), slices)
 
     def _refused_for(self, group_key: str) -> float:
         """Return for how many seconds a gang has not fitted."""

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from scheduler.core import GangDecision, decide_gang, gang_message
-from scheduler.core.domains import DomainSearch
-from scheduler.framework import Gang, GangTopology, OverBudgetError, PodInfo, Work, conclude
+from scheduler.core.domains import DomainSearch, levels_of
+from scheduler.framework import Gang, GangSlice, GangTopology, OverBudgetError, PodInfo, Work, conclude
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
@@ -183,10 +183,12 @@ def test_a_nomination_outside_of_the_domain_does_not_count() -> None:
 def test_the_search_is_work_and_ends_where_it_is_too_much() -> None:
     decision = decided(racks(2, 2), gang(members(4), RACK), Work(10))
     assert decision.over_budget
+    view = racks(2).snapshot(NOW)
     with pytest.raises(OverBudgetError):
         DomainSearch(
-            racks(2).snapshot(NOW),
-            RACK,
+            view,
+            levels_of(view, RACK),
+            (),
             members(2),
             2,
             lambda info: "",
@@ -194,6 +196,83 @@ def test_the_search_is_work_and_ends_where_it_is_too_much() -> None:
             random.Random(1),
             Work(5),
         )
+
+
+# Slices --------------------------------------------------------------------------------------------------------------
+
+
+def in_slices(pods: Sequence[PodInfo], size: int, levels: tuple[str, ...] = (), **fields: Any) -> GangTopology:
+    parts = [pods[first : first + size] for first in range(0, len(pods), size)]
+    slices = tuple(GangSlice(frozenset(each.uid for each in part)) for part in parts)
+    return GangTopology(levels, anywhere=not levels, slice_label="rack", slices=slices, **fields)
+
+
+def racks_of(decision: GangDecision, size: int) -> list[set[str]]:
+    """The racks of each slice."""
+    nodes = [(placement.node or "").partition("-")[0].replace("n", "r") for placement in decision.placements]
+    return [set(nodes[first : first + size]) for first in range(0, len(nodes), size)]
+
+
+def test_each_slice_is_in_one_domain() -> None:
+    pods = members(12)
+    decision = decided(racks(2, 1, 1), gang(pods, in_slices(pods, 4)))
+    assert len(decision.placed) == 12
+    assert all(len(used_by_slice) == 1 for used_by_slice in racks_of(decision, 4))
+
+
+def test_slices_that_would_be_split_do_not_fit_although_there_is_room() -> None:
+    """Three racks for three pods each: nine find room, and two slices of four do not."""
+    pods = members(8)
+    state = racks(1, 1, 1, cpu="3")
+    assert not decided(state, gang(pods, in_slices(pods, 4))).placed
+    assert len(decided(state, gang(pods, GangTopology((), anywhere=True))).placed) == 8
+
+
+def test_slices_stay_within_the_domain_of_all_members() -> None:
+    pods = members(8)
+    decision = decided(racks(1, 1, 2, 1), gang(pods, in_slices(pods, 4, ("block",))))
+    assert str(decision.domain) == "block=b0"
+    assert len(decision.placed) == 8
+    assert all(len(used_by_slice) == 1 for used_by_slice in racks_of(decision, 4))
+
+
+def test_a_domain_counts_for_as_many_members_as_it_takes_in_whole_slices() -> None:
+    """Block b0 has room for nine members and for one slice; b1 has room for eight, and for two."""
+    nodes = [
+        node(f"{block}{rack}", allocatable={"cpu": cpu}, labels={"rack": f"r{rack}", "block": block})
+        for block, sizes in (("b0", "333"), ("b1", "44"))
+        for rack, cpu in enumerate(sizes)
+    ]
+    pods = members(8)
+    assert str(decided(cluster(*nodes), gang(pods, in_slices(pods, 4, ("block",)))).domain) == "block=b1"
+
+
+def test_a_member_that_comes_back_joins_the_others_of_its_slice() -> None:
+    pods = members(1)
+    topology = GangTopology(
+        (), anywhere=True, nodes=("n0-0", "n2-0"), slice_label="rack",
+        slices=(GangSlice(frozenset({pods[0].uid}), ("n2-0",)),),
+    )  # fmt: skip
+    assert used(decided(racks(3, 3, 1), gang(pods, topology, minimum=4, placed=3))) == {"r2"}
+
+
+def test_a_slice_label_that_no_node_has_is_named() -> None:
+    pods = members(2)
+    topology = msgspec.structs.replace(in_slices(pods, 2), slice_label="nvlink")
+    assert gang_message(decided(racks(2), gang(pods, topology))).endswith("no node has the label nvlink")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_slices_are_whole_or_not_there_in_any_cluster(seed: int) -> None:
+    chance = random.Random(seed)
+    state = racks(*[chance.randint(1, 3) for _ in range(chance.randint(1, 6))], cpu=str(chance.randint(1, 4)))
+    size = chance.randint(1, 4)
+    pods = members(size * chance.randint(1, 4))
+    decision = decided(state, gang(pods, in_slices(pods, size, chance.choice([(), ("block",)]))))
+    for first in range(0, len(pods), size):
+        part = decision.placements[first : first + size]
+        nodes = {placement.node for placement in part}
+        assert nodes == {None} or (None not in nodes and len({(name or "").partition("-")[0] for name in nodes}) == 1)
 
 
 @pytest.mark.parametrize("seed", range(30))

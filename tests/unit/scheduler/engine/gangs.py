@@ -66,7 +66,8 @@ class GangEngine(Engine):
         return group
 
     def add_member(self, name: str, group: str, **fields: Any) -> PodInfo:
-        metadata = {**fields.pop("metadata", {}), "labels": {POD_GROUP_LABEL: group}}
+        metadata = fields.pop("metadata", {})
+        metadata = {**metadata, "labels": {**metadata.get("labels", {}), POD_GROUP_LABEL: group}}
         return self.add_pod(name, metadata=metadata, **fields)
 
     def add_members(self, group: str, count: int, **fields: Any) -> list[PodInfo]:

@@ -9,7 +9,7 @@ from scheduler.engine import HistoryLimits
 from scheduler.engine.inputs import NodeUpdate
 from scheduler.kube.model import EventType
 from scheduler.observe import PodsQuestion
-from scheduler.plugins.coscheduling.topology import PREFERRED, REQUIRED, WIDEN_AFTER
+from scheduler.plugins.coscheduling.topology import PREFERRED, RANK_LABEL, REQUIRED, SLICE, SLICE_SIZE, WIDEN_AFTER
 from tests.unit.scheduler.engine.fakes import eventually
 from tests.unit.scheduler.engine.gangs import GangEngine, Start
 from tests.unit.scheduler.engine.pods import node_info
@@ -118,4 +118,25 @@ async def test_upstreams_way_refuses_a_topology_which_it_does_not_know(start: St
     add_racks(engine, a=2)
     engine.add_members("g", 1, cpu="700m")
     await eventually(lambda: "compatibility: safe only" in engine.message("g-0"), "the reason")
+    assert not engine.bound
+
+
+async def test_slices_by_rank_are_each_in_one_rack(start: Start) -> None:
+    engine = await start()
+    annotations = {SLICE: "rack", SLICE_SIZE: "2", RANK_LABEL: "rank"}
+    engine.add_group("g", 4, annotations=annotations)
+    add_racks(engine, a=2, b=1, c=3)
+    for rank in range(4):
+        engine.add_member(f"g-{rank}", "g", cpu="700m", metadata={"labels": {"rank": str(rank)}})
+    await eventually(lambda: len(engine.bound) == 4, "the gang")
+    assert racks(engine)["g-0"] == racks(engine)["g-1"]
+    assert racks(engine)["g-2"] == racks(engine)["g-3"]
+
+
+async def test_members_of_slices_without_a_rank_wait_and_are_named(start: Start) -> None:
+    engine = await start()
+    engine.add_group("g", 2, annotations={SLICE: "rack", SLICE_SIZE: "2"})
+    add_racks(engine, a=2)
+    engine.add_members("g", 2, cpu="700m")
+    await eventually(lambda: "has no label batch.kubernetes.io/job-completion-index" in engine.message("g-0"), "why")
     assert not engine.bound
