@@ -83,6 +83,8 @@ _TRY_EVERY = 16
 fits, every filter is asked all the same, for its reasons or because it steps back."""
 _KEY = "core.classes"
 _T = TypeVar("_T")
+_SEEN = object()
+"""Stands for the columns of a class that an overlay has had one pod of."""
 
 
 class RowRules(NamedTuple):
@@ -468,11 +470,15 @@ class _Memory(Struct):
 
 def columns_on_overlay(view: Overlay, pod: PodInfo, profile: ProfileRunner) -> ClassColumns | None:
     """Return the columns of a pod's class with the pods that an overlay of the table moves: a member of a gang changes
-    one row for the next. None on other overlays, and where every plugin has to be asked."""
+    one row for the next. None on other overlays, where every plugin has to be asked, and for the first pod of a class:
+    a gang whose members are all of different classes would make others lose their columns."""
     if type(view.base) is not Snapshot:
         return None
     key = (_KEY, profile.scheduler_name, pod.spec.class_key)
     if key not in view.notes:
+        view.notes[key] = _SEEN
+        return None
+    if view.notes[key] is _SEEN:
         below = columns_of(view.base, pod, profile, for_one=False)
         view.notes[key] = None if below is None else _tried(lambda: below.on_overlay(view, pod.spec))
     columns: ClassColumns | None = view.notes[key]

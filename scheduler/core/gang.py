@@ -8,6 +8,7 @@ once would be another problem (and NP-hard), and the plugins are written for one
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,6 +58,9 @@ _DOMAINS_ASKED_ABOUT = 8
 """In one attempt, extenders are asked about members in at most as many domains."""
 
 
+_DOMAINS_TRIED = 64
+"""In one attempt, of those that look large enough: so many in a row that are not show that what keeps members off is
+not counted, and every one is as much work as a gang without a topology."""
 _DOMAINS_SHOWN = 5
 """Of each level, where somebody asks about a gang."""
 
@@ -169,7 +173,7 @@ def _search_domains(snapshot: Snapshot, gang: Gang, topology: GangTopology, rest
     if topology.is_scored:
         return (yield from _best_scored(snapshot, gang, domains, rest))
     best, cluster = GangDecision(gang, ()), snapshot
-    for tried, domain in enumerate(domains, 1):
+    for tried, domain in enumerate(islice(domains, _DOMAINS_TRIED), 1):
         attempt = _GangAttempt(cluster, gang, domain, *rest)
         decision = replace((yield from attempt.run()), domains=domains.beside(domain))
         if tried == 1 or len(decision.placed) > len(best.placed) or attempt.ended:
@@ -303,7 +307,7 @@ class _GangAttempt:
             self._note(pods[0], rejected(self._overlay, pods[0], state, given_up, load_ages(self._overlay)))
             return
         outer = self._domain
-        for tried, domain in enumerate(domains, 1):
+        for tried, domain in enumerate(islice(domains, _DOMAINS_TRIED), 1):
             self._domain = domain
             self._overlay.narrow(domain.rows(self._overlay))
             asked, before = self._answers, len(self._placed_after)

@@ -108,7 +108,9 @@ def test_views_of_views_and_named_nodes_are_decided_without_columns() -> None:
     info = pod("p", container("100m"), priority=1)
     for each in (info, another(info)):
         usable_columns(state.snapshot(NOW), each, profile)
-    assert usable_columns(state.snapshot(NOW).overlay(), info, profile) is not None
+    overlay = state.snapshot(NOW).overlay()
+    assert usable_columns(overlay, info, profile) is None
+    assert usable_columns(overlay, info, profile) is not None
     assert usable_columns(state.snapshot(NOW).overlay().overlay(), info, profile) is None
     assert usable_columns(state.snapshot(NOW), pod("p", container("100m"), nodeName="n1"), profile) is None
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core import GangDecision, decide_gang, gang_message
+from scheduler.core import GangDecision, Placement, decide_gang, gang_message
 from scheduler.core.domains import DomainSearch, levels_of
 from scheduler.framework import Gang, GangSlice, GangTopology, OverBudgetError, PodInfo, Work, conclude
 from scheduler.state import ClusterState
@@ -196,6 +196,22 @@ def test_the_search_is_work_and_ends_where_it_is_too_much() -> None:
             random.Random(1),
             Work(5),
         )
+
+
+def test_so_many_domains_are_tried_in_one_attempt() -> None:
+    """Members that must not be beside each other look as if they fit, each by itself, on every node."""
+    term = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "rack"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    pods = [pod(f"p{number}", container("1"), labels={"app": "x"}, affinity=affinity) for number in range(2)]
+    tried: list[str] = []
+
+    def watch(view: object, placement: Placement) -> None:
+        tried.append(placement.node or "")
+
+    state, group = racks(*[1] * 100), gang(pods, RACK)
+    asking = decide_gang(state.snapshot(NOW), group, pods, lambda info: PROFILE, random.Random(1), 2, on_decision=watch)
+    assert len(conclude(asking).placed) == 1
+    assert len({node for node in tried if node}) == 64
 
 
 # Slices --------------------------------------------------------------------------------------------------------------
