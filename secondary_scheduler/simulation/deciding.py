@@ -242,6 +242,9 @@ class Simulation:
         for placement, _ in reservation.reserved:
             self._keep_on_node(placement)
         outcomes = {}
+        if reservation.decision.obstacle:
+            why = gang_message(reservation.decision)
+            return {pod.uid: PodOutcome(pod.key, pod.scheduler_name, None, why) for pod in members}
         for placement in reservation.decision.placements:
             pod, node = placement.pod, placement.node if reservation.reserved else None
             if pod.uid not in matrices:

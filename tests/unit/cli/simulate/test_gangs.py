@@ -70,6 +70,34 @@ def test_room_for_a_part_of_a_gang_stays_free_for_others(bench: Bench) -> None:
     assert all(verdict["feasible"] for verdict in decision["nodes"].values())
 
 
+def test_a_gang_with_a_topology_is_placed_in_one_domain_and_says_where_it_lacks_room(bench: Bench) -> None:
+    def racked(name: str) -> dict[str, Any]:
+        manifest = node(name, cpu="2")
+        manifest["metadata"].setdefault("labels", {})["rack"] = name[0]
+        return manifest
+
+    needs_rack = {"secondary-scheduler.io/topology-required": "rack"}
+    small, large = group("a", 3), group("b", 4)
+    for gang in (small, large):
+        gang["metadata"]["annotations"] = needs_rack
+    nodes = [racked(name) for name in ("x1", "x2", "y1", "y2", "y3")]
+    pods = [member(f"a-{number}", "a") for number in range(3)] + [member(f"b-{number}", "b") for number in range(4)]
+    result = bench.simulate(*nodes, small, large, *pods)
+    assert {name[0] for key, name in result.nodes.items() if key.startswith("default/a-") and name} == {"y"}
+    assert not any(name for key, name in result.nodes.items() if key.startswith("default/b-"))
+    message = result.decisions["default/b-0"]["message"]
+    assert message.startswith("pod group default/b: 2 of 4 members fit in rack=x, the best of 2 such domains, ")
+
+
+def test_a_gang_without_any_domain_says_why(bench: Bench) -> None:
+    gang = group("a", 2)
+    gang["metadata"]["annotations"] = {"secondary-scheduler.io/topology-required": "rack"}
+    result = bench.simulate(node("n1"), gang, member("a-0", "a"), member("a-1", "a"))
+    messages = {decision["message"] for decision in result.decisions.values()}
+    assert messages == {"pod group default/a: no node has the label rack"}
+    assert len(result.decisions) == 2
+
+
 def test_bound_members_count(bench: Bench) -> None:
     bound = member("a-0", "a")
     bound["spec"]["nodeName"] = "n1"
