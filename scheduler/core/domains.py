@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from scheduler.answers import DomainRoom
 from scheduler.core.feasible import FeasibleNodes, filter_all
@@ -82,6 +83,22 @@ class Level(Struct, frozen=True, eq=False):
         """Number of domains."""
         return len(self.possible)
 
+    def ranks(self, view: Snapshot) -> RowArray:
+        """Return by domain its place in the order of names."""
+        by_value = []
+        for key, codes in zip(self.keys, self.values, strict=True):
+            order = np.argsort(np.array([*view.labels(key).values, ""]))
+            places = np.empty(len(order), dtype=np.intp)
+            places[order] = np.arange(len(order))
+            by_value.append(places[codes])
+        ranks = np.empty(self.count, dtype=np.intp)
+        ranks[np.lexsort(by_value[::-1]) if by_value else slice(None)] = np.arange(self.count)
+        return ranks
+
+    def with_nodes(self, view: Snapshot, nodes: Sequence[str]) -> Level:
+        """Return the level where domains are possible that hold all of these nodes."""
+        return replace(self, possible=_possible(view, self.codes, self.count, nodes))
+
     def domain(self, view: Snapshot, index: int) -> Domain:
         """Return one of them."""
         return Domain(
@@ -116,13 +133,18 @@ def level_of(view: Snapshot, keys: tuple[str, ...], nodes: Sequence[str]) -> Lev
     first = np.zeros(count, dtype=np.intp)
     rows = (codes >= 0).nonzero()[0]
     first[codes[rows][::-1]] = rows[::-1]
+    possible = _possible(view, codes, count, nodes)
+    return Level(keys, codes, tuple(view.labels(key).codes[first] for key in keys), possible, first)
+
+
+def _possible(view: Snapshot, codes: RowArray, count: int, nodes: Sequence[str]) -> BoolArray:
     possible = np.ones(count, dtype=np.bool_)
     codes_taken = {int(codes[row]) for name in nodes if (row := view.row(name)) >= 0}
     if codes_taken:
         possible[:] = False
         if len(codes_taken) == 1 and (index := codes_taken.pop()) >= 0:
             possible[index] = True
-    return Level(keys, codes, tuple(view.labels(key).codes[first] for key in keys), possible, first)
+    return possible
 
 
 class _Room(Struct, frozen=True, eq=False):
@@ -152,6 +174,7 @@ class DomainSearch:
         classes: tells which pods are equal.
         runner_of: returns a pod's profile.
         rng, work: of the attempt.
+        ranks: by the labels of a level, its `ranks`: made where they are needed, and kept for other searches.
         slices: domains that take whole slices of so many members only; None without slices, and where some have nodes.
 
     Raises:
@@ -170,11 +193,13 @@ class DomainSearch:
         rng: RandomSource,
         work: Work,
         slices: tuple[Level, int] | None = None,
+        ranks: dict[tuple[str, ...], RowArray] | None = None,
     ) -> None:
         self._view = view
         self._levels = levels
         self._nodes = nodes
         self._slices = slices
+        self._ranks = {} if ranks is None else ranks
         self._pods = pods
         self._enough = enough
         self._runner_of = runner_of
@@ -280,12 +305,15 @@ class DomainSearch:
         indices = chosen.nonzero()[0]
         if len(indices) < 2:
             return [int(index) for index in indices]
-        loads = self._loads(level)
-        view = self._view
-        return sorted(
-            indices.tolist(),
-            key=lambda index: (first[index], -loads[index], level.domain(view, index).labels),
-        )
+        loads, ranks = self._loads(level)[indices], self._ranks_of(level)[indices]
+        ordered: list[int] = indices[np.lexsort((ranks, -loads, first[indices]))].tolist()
+        return ordered
+
+    def _ranks_of(self, level: Level) -> RowArray:
+        ranks = self._ranks.get(level.keys)
+        if ranks is None:
+            ranks = self._ranks[level.keys] = level.ranks(self._view)
+        return ranks
 
     def _sums(self, level: Level) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return by domain for how many members there is room as filters are now, for how many at most, and how often

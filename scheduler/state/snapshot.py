@@ -345,6 +345,7 @@ class Overlay(Snapshot):
         self._removed: dict[str, Holder] = {}
         self._moves_known: list[Move] = []
         self._unsettled: list[Callable[[], Iterable[Move]]] = []
+        self._moved_terms, self._terms_seen = False, 0
         self.moved_log: list[int] = []
         """Rows whose pods were changed, in order, with repetitions."""
         self.notes: dict[Hashable, Any] = {}
@@ -449,7 +450,12 @@ class Overlay(Snapshot):
     @property
     def pods_have_terms(self) -> bool:
         """Whether any pod on a node may have a term between pods."""
-        return self._base.pods_have_terms or any(move.pod.spec.terms.any for move in self._moves)
+        if not self._moved_terms and not self._base.pods_have_terms:
+            # Asked after each move: what was looked at before is not looked at again.
+            moves = self._moves
+            self._moved_terms = any(move.pod.spec.terms.any for move in moves[self._terms_seen :])
+            self._terms_seen = len(moves)
+        return self._moved_terms or self._base.pods_have_terms
 
     @property
     def overlay_assignments(self) -> Sequence[Assignment]:
