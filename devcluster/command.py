@@ -13,7 +13,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from rich.console import Console
 
-from devcluster import environment, load_generator, releases, state
+from devcluster import environment, releases, state
 from devcluster.cluster import ClusterStatus, LocalCluster
 from devcluster.errors import DevClusterError, SpecError
 from devcluster.progress import reporter
@@ -263,6 +263,8 @@ def set_load(
     output: Output = FullOutputFormat.TABLE,
 ) -> None:
     """Show the load of the nodes, or set it: load sim-003 --cpu 85%."""
+    from devcluster import load_generator  # the server's libraries take half a second
+
     change = {
         key: load_generator.fraction(key, text) for key, text in (("cpu", cpu), ("memory", memory)) if text is not None
     }

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from devcluster import bootstrap, inventory, metrics_server, ports, processes, releases
+from devcluster import bootstrap, inventory, ports, processes, releases
 from devcluster.api import AdminClient
 from devcluster.environment import link_tools
 from devcluster.errors import DevClusterError, ServiceError
@@ -167,6 +167,8 @@ class _Startup:
         self._join(tasks)
         self._wait("namespaces and ServiceAccounts exist", self._namespaces_missing)
         if spec.pod_loads:
+            from devcluster import metrics_server  # with a server's libraries, which import slowly
+
             metrics_server.register(self._api, state.ports["metrics-server"])
             self._wait("the metrics server is there", lambda: metrics_server.not_served(self._api))
         if self._expected_nodes:

@@ -12,7 +12,6 @@ from typing import Any
 
 from devcluster.errors import ServiceError
 from devcluster.layout import Layout
-from devcluster.node_agent import podman
 from devcluster.ports import LOOPBACK
 from devcluster.probes import http_ok
 from devcluster.processes import ServiceProcess
@@ -106,6 +105,8 @@ _OTHERWISE = "or start the cluster without podman, with pods as processes"
 
 def require_podman() -> None:
     """Raise ServiceError where podman, runc or the images of this version are missing."""
+    from devcluster.node_agent import podman  # most clusters run without it, and it imports slowly
+
     images = [f"{repository}:{version('secondary-scheduler')}" for repository in (SCHEDULER_IMAGE, OPERATOR_IMAGE)]
     try:
         missing = podman.find_podman().missing_images(images)
@@ -126,6 +127,8 @@ def remove_containers(directory: Path, known: Containers | None) -> None:
     program = shutil.which("podman")
     if known == Containers.PROCESSES or program is None:
         return
+    from devcluster.node_agent import podman
+
     try:
         podman.remove_containers(program, directory)
     except podman.PodmanUnavailableError as error:

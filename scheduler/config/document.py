@@ -272,13 +272,17 @@ def document_of(data: Mapping[str, Any], source: str) -> ConfigurationDocument:
     return document
 
 
-def _depth(text: str) -> int:
-    """How deeply brackets are nested at most, those in strings and comments included."""
-    depth = deepest = 0
+def is_too_deep(text: str) -> bool:
+    """Whether brackets are nested too deeply to be parsed, those in strings and comments included.
+
+    The parser's time grows with the square of the depth: a megabyte of brackets would take it two minutes.
+    """
+    depth = 0
     for bracket in _BRACKET.finditer(text):
         depth = depth + 1 if bracket[0] in "[{" else max(depth - 1, 0)
-        deepest = max(deepest, depth)
-    return deepest
+        if depth > _MAX_DEPTH:
+            return True
+    return False
 
 
 def read_document(text: str, source: str) -> ConfigurationDocument:
@@ -289,8 +293,7 @@ def read_document(text: str, source: str) -> ConfigurationDocument:
     """
     document = ConfigurationDocument(source)
     check_size(text, source)
-    if _depth(text) > _MAX_DEPTH:
-        # The parser's time grows with the square of the depth: a megabyte of brackets would take it two minutes.
+    if is_too_deep(text):
         raise ConfigurationError([Problem((), _TOO_DEEP, source=source)])
     foreign = _FOREIGN_BLANKS.search(text)
     if foreign is not None:

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from scheduler.config.document import check_size
+from scheduler.config.document import check_size, is_too_deep
 from scheduler.config.load import Configuration, load_configuration
 from scheduler.config.model import API_VERSION, GROUP, KIND, KubeSchedulerConfiguration
 from scheduler.config.problems import ConfigurationError, Problem
@@ -102,7 +102,9 @@ class Manifests:
 
     @cached_property
     def _roots(self) -> list[Node | None] | None:
-        """The documents; None where it is no YAML."""
+        """The documents; None where it is no YAML, or cannot be parsed."""
+        if is_too_deep(self._text):
+            return None
         try:
             return list(YAML(pure=True).compose_all(self._text))
         except (YAMLError, ValueError, RecursionError):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scheduler.config import Configuration
 from secondary_scheduler.cli.errors import CommandError, ExitCode
 from secondary_scheduler.cli.typed import require_apart, require_file, was_typed
-from secondary_scheduler.clustersnapshot.measuring import LoadOrigin, as_scheduled
-from secondary_scheduler.clustersnapshot.reading import load_document
-from secondary_scheduler.simulation.objects import RecordedObjects
-from secondary_scheduler.simulation.report import InputReport
+
+if TYPE_CHECKING:
+    from scheduler.config import Configuration
+    from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
+    from secondary_scheduler.simulation.objects import RecordedObjects
+    from secondary_scheduler.simulation.report import InputReport
 
 PrometheusOption = Annotated[
     str | None,
@@ -76,6 +77,7 @@ def load_origin(
         CommandError: two that exclude each other, or a value that cannot be.
     """
     from scheduler.catalog import LoadOptions, address_problem
+    from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 
     require_apart(call, "prometheus", "watcher")
     require_apart(call, "watcher", "window")  # it averages on its own
@@ -109,6 +111,9 @@ def add_load(
     Raises:
         LoadError: the source does not answer with loads.
     """
+    from secondary_scheduler.clustersnapshot.measuring import as_scheduled
+    from secondary_scheduler.clustersnapshot.reading import load_document
+
     if origin is None:
         return
     nodes = (bytes(node.entry.data) for node in objects.of("Node"))

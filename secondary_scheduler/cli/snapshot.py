@@ -22,10 +22,10 @@ from secondary_scheduler.cli.loadoptions import (
 )
 from secondary_scheduler.cli.output import examples, say
 from secondary_scheduler.cli.typed import duration, require_writable, was_typed
-from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 
 if TYPE_CHECKING:
     from secondary_scheduler.cli.clusterrecording.taking import RecordingRequest
+    from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 
 
 class SnapshotFormat(enum.StrEnum):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from secondary_scheduler.cli.output import FullOutputFormat
-from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
+
+if TYPE_CHECKING:
+    from secondary_scheduler.clustersnapshot.measuring import LoadOrigin
 
 
 @dataclass(frozen=True, slots=True)

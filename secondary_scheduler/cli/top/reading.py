@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from scheduler.answers import NodeLoadReport, SourceLoads
-from scheduler.catalog import KubernetesVersion
 from scheduler.kube.client import SyncConnection, api_path
 from scheduler.kube.model import Node, Pod, pod_requests
 from scheduler.kube.primitives import QuantityError, quantity_milli_value, quantity_value
@@ -19,6 +19,9 @@ from secondary_scheduler.cli.errors import CommandError
 from secondary_scheduler.cli.schedulers import Schedulers
 from secondary_scheduler.clusterstatus.listing import list_raw
 from secondary_scheduler.kubeobjects import decode_bare_pod
+
+if TYPE_CHECKING:
+    from scheduler.catalog import KubernetesVersion
 
 
 @dataclass

@@ -1,6 +1,7 @@
 # ruff: noqa: E501 -- tables whose rows are whole messages, one to a line
 """Configurations in files of all kinds, and what is said of files that hold none."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,15 @@ def test_any_other_file_is_called_what_it_is(text: str, message: str) -> None:
         Manifests(text, "f").configurations()
     assert [problem.message for problem in refused.value.problems] == [message]
     assert "convert" not in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["[" * 4_000, "[" + ("[" * 150 + "]" * 150 + ",\n ") * 3_000 + "]"])
+def test_a_file_that_would_take_the_parser_minutes_is_refused_at_once(text: str) -> None:
+    started = time.process_time()
+    configuration = find_configuration(text, "f")
+    assert time.process_time() - started < 1
+    with pytest.raises(ConfigurationError, match="nested too deeply"):
+        configuration.load()
 
 
 def test_r18_helm_values_are_called_so() -> None:
