@@ -37,7 +37,7 @@ class Ground:
     """A local cluster with simulated nodes of which one is tainted, PodGroups, and pods of kube-scheduler."""
 
     def __init__(self, cluster: LocalCluster) -> None:
-        self.kubeconfig = cluster.kubeconfig
+        self.kubeconfig, self.audit_log = cluster.kubeconfig, cluster.audit_log
         self.api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
         self.core = kubernetes.CoreV1Api(self.api)
         kubernetes.ApiextensionsV1Api(self.api).create_custom_resource_definition(yaml.safe_load(_CRD.read_text()))
