@@ -138,7 +138,9 @@ async def test_a_tunnel_that_is_refused_says_what_is_missing(
 
 async def test_an_api_server_that_is_not_there_is_said_without_the_token() -> None:
     config = ClientConfig(server="http://127.0.0.1:9", token="canary")
-    with pytest.raises(CommandError, match=r"^pod ns/leader: port 10259 cannot be reached: ") as failed:
+    with pytest.raises(
+        CommandError, match=r"^pod ns/leader: port 10259 cannot be reached: GET /api/.*refused"
+    ) as failed:
         await SchedulerPod(config, "ns", "leader", 10259).get("/debug/queue", {})
     assert "canary" not in str(failed.value)
 

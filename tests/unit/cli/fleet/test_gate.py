@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 from collections.abc import Iterator
 from copy import deepcopy
@@ -305,4 +306,5 @@ def test_an_api_server_that_refuses_the_pod_is_quoted_and_the_pod_is_deleted_all
     assert "quota" in result.reason
     # Its answer may have been lost: the name is known.
     (deleted,) = server.deleted
-    assert deleted.startswith(f"{PODS}/fleet-gate-")
+    assert re.fullmatch(rf"{PODS}/fleet-gate-[0-9a-f]{{10}}", deleted)
+    assert [check.passed for check in result.checks][-1] is False

@@ -85,6 +85,7 @@ class Collector:
         self.bodies: list[Any] = []
         self.headers: list[Any] = []
         self._status, self._error = status, error
+        self.answer = b"x" * 200_000
         monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", self._send)
 
     def _send(self, request: requests.PreparedRequest, **_: Any) -> requests.Response:
@@ -95,7 +96,7 @@ class Collector:
         response = requests.Response()
         response.status_code, response.reason = self._status, SECRET
         response.headers["Location"] = "http://elsewhere.example/"
-        response.raw = HTTPResponse(io.BytesIO(b"x" * 200_000), preload_content=False)
+        response.raw = HTTPResponse(io.BytesIO(self.answer), preload_content=False)
         response.request = request
         return response
 
@@ -114,6 +115,13 @@ def test_the_headers_of_the_environment_are_sent(sender: OtlpSender, monkeypatch
     assert collector.headers[0]["api-key"] == SECRET
     assert b"SchedulingAttempt" in collector.bodies[0]
     assert b"\x1b[2J" in collector.bodies[0], "text with a lone surrogate is sent all the same"
+
+
+@pytest.mark.parametrize(("size", "kept"), [(64 << 10, 64 << 10), ((64 << 10) + 1, 0)])
+def test_an_answer_is_kept_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch, size: int, kept: int) -> None:
+    Collector(monkeypatch).answer = b"x" * size
+    with ExportSession() as session:
+        assert len(session.post("http://collector.example").content) == kept
 
 
 @pytest.mark.parametrize("status", [302, 401, 404, 503])
