@@ -176,6 +176,7 @@ def test_a_free_lease_is_created_and_renewed(api: FakeLeases, candidate: Make) -
     holder = candidate()
     assert holder.started.wait(5)
     assert holder.elector.is_leader()
+    assert holder.elector.observed_holder == "me"
     assert 0 < holder.elector._held_until - time.monotonic() <= 1.0
     created = api.writes[0]
     assert (created["apiVersion"], created["kind"]) == ("coordination.k8s.io/v1", "Lease")
