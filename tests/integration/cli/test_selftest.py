@@ -11,6 +11,7 @@ import pytest
 from tests.conformance.schedulerplugins import binary_of_peer
 from tests.integration.cli.selftests import Ground, faulty_scheduler, outcomes, seen
 from tests.support.cluster import MakeCluster, audit_flags
+from tests.support.live_stack import GO_IMAGE, OUR_IMAGE, go_images
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 NO_TAINTS = """
@@ -70,6 +71,20 @@ def test_the_scheduler_of_scheduler_plugins_passes_every_step(ground: Ground) ->
     code, report = ground.run("--scheduler-binary", binary_of_peer())
     assert set(outcomes(report).values()) == {"passed"}, report
     assert (code, ground.left()) == (0, [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("image", [OUR_IMAGE, GO_IMAGE])
+def test_pods_of_a_deployment_pass_every_step_but_those_that_need_a_source_on_this_machine(
+    make_cluster: MakeCluster, tmp_path: Path, image: str
+) -> None:
+    flags = audit_flags(tmp_path)
+    options = {"nodes": 5, "real_nodes": 1, "prometheus": False, "images": go_images(), "api_server_flags": flags}
+    ground = Ground(make_cluster(**options))
+    code, report = ground.run("--image", image, "--audit-log", ground.audit_log)
+    skipped = {step for step, outcome in outcomes(report).items() if outcome == "skipped"}
+    assert skipped == {"load", "source cut"}, report
+    assert (code, ground.left()) == (0, []), seen(report, "rights")
 
 
 @pytest.mark.slow
