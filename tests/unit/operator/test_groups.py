@@ -201,6 +201,7 @@ def test_no_status_is_written_by_an_operator_without_its_lease(groups: Watched) 
     with pytest.raises(WriteWithheld):
         groups.reconcile("a", "g")
     assert groups.server.patches == []
+    assert 'kind="PodGroup",outcome="not_sent",verb="patch_status"} 1.0' in groups.metrics.expose().decode()
 
 
 def test_an_object_that_is_gone_is_no_work(groups: Watched) -> None:

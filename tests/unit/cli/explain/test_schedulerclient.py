@@ -154,5 +154,5 @@ async def test_what_the_kubelet_says_of_the_port_is_the_reason(cluster: Cluster)
 
 async def test_an_answer_beyond_the_limit_is_refused(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedulerclient, "_MAX_BYTES", 1)
-    with pytest.raises(CommandError, match="the answer is larger than"):
+    with pytest.raises(CommandError, match="the answer is larger than 0 MiB"):
         await SchedulerPod(cluster.config(), "ns", "leader", 10259).get("/debug/queue", {})

@@ -65,6 +65,7 @@ class FakeApiServer(ThreadingHTTPServer):
         self.bound = True
         self.created: list[dict[str, Any]] = []
         self.deleted: list[str] = []
+        self.options: list[dict[str, Any]] = []
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -87,7 +88,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(201, pod)
 
     def do_DELETE(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.options.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.server.deleted.append(self.path)
         self._answer(200, {})
 
@@ -307,4 +308,5 @@ def test_an_api_server_that_refuses_the_pod_is_quoted_and_the_pod_is_deleted_all
     # Its answer may have been lost: the name is known.
     (deleted,) = server.deleted
     assert re.fullmatch(rf"{PODS}/fleet-gate-[0-9a-f]{{10}}", deleted)
-    assert [check.passed for check in result.checks][-1] is False
+    assert (result.checks[-1].name, result.checks[-1].passed) == ("pod of secondary-scheduler", False)
+    assert server.options == [{"gracePeriodSeconds": 0}]
