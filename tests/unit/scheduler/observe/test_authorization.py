@@ -212,19 +212,19 @@ async def test_what_a_path_needs_can_be_said_by_whoever_serves_it(clock: Clock) 
 
 
 async def test_a_user_without_a_name_is_asked_about_as_nobody() -> None:
-    asked: list[Any] = []
+    users: list[Any] = []
 
     class Nameless(Reviews):
         async def post(self, path: str, body: dict[str, Any]) -> bytes:
-            asked.append(body["spec"].get("user"))
+            users.append(body["spec"].get("user"))
             return json.dumps({"status": {"authenticated": True, "user": {}}}).encode()
 
     assert await Authorizer(Nameless()).status("good", "/metrics") == 403
-    assert asked == [None, ""]
+    assert users == [None, ""]
 
 
 async def test_a_review_of_rights_is_about_the_whole_user() -> None:
-    """Authorizers may go by groups, UID and extra: without them somebody else's rights would be asked about."""
+    """Authorizers may go by groups, UID and extra: without them somebody else's rights would be users about."""
     user = {"username": "jane", "groups": ["devs"], "uid": "j-uid", "extra": {"scopes": ["read"]}}
     posted: list[tuple[str, dict[str, Any]]] = []
 
