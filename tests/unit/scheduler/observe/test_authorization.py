@@ -224,7 +224,7 @@ async def test_a_user_without_a_name_is_asked_about_as_nobody() -> None:
 
 
 async def test_a_review_of_rights_is_about_the_whole_user() -> None:
-    """Authorizers may go by groups, UID and extra: without them somebody else's rights would be users about."""
+    """Authorizers may go by groups, UID and extra: without them somebody else's rights would be asked about."""
     user = {"username": "jane", "groups": ["devs"], "uid": "j-uid", "extra": {"scopes": ["read"]}}
     posted: list[tuple[str, dict[str, Any]]] = []
 
