@@ -129,6 +129,8 @@ def lists_and_watches(client, monkeypatch):
         assert used is client
         if isinstance(codec, UnstructuredCodec):
             assert reduce(obj("1", spec={}, status={})).content["kind"] == sink._kind
+            assert options["optional"] == RESOURCES[sink._kind].optional
+        assert isinstance(options["label_selector"], str)
         noted.append((path, options["field_selector"], type(codec).__name__))
 
     monkeypatch.setattr("secondary_scheduler.operator.caches.Reflector", note)

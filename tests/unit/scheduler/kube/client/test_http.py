@@ -475,7 +475,8 @@ def test_a_request_without_a_body_says_that_it_has_none() -> None:
     writer = RequestWriter("api.example", "me")
     common = "Host: api.example\r\nUser-Agent: me\r\nAccept: application/json\r\nAccept-Encoding: identity\r\n"
     assert writer.write("POST", "/x", None) == f"POST /x HTTP/1.1\r\n{common}Content-Length: 0\r\n\r\n".encode()
-    assert writer.write("GET", "/x", None) == f"GET /x HTTP/1.1\r\n{common}\r\n".encode()
+    for method in ("GET", "HEAD", "DELETE"):
+        assert writer.write(method, "/x", None) == f"{method} /x HTTP/1.1\r\n{common}\r\n".encode()
 
 
 async def test_where_a_kept_connection_is_lost_another_is_opened_at_once(
