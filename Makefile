@@ -100,7 +100,7 @@ curves: setup  ## Draw the plugins' scores (docs/images/score-curves.svg) anew f
 dashboard: setup  ## Write the Grafana dashboard (deploy/grafana) anew from the table of panels
 	@$(BIN)/python -m tools.dashboard
 
-image: setup  ## Build the image with podman, and let it place a pod; BASE=IMAGE chooses what it stands on; PART=cli: the command line's
+image: setup  ## Build the image with podman, and let it place a pod; BASE=IMAGE chooses what it stands on; PART=scheduler: the scheduler alone; PART=cli: the command line's
 	@$(BIN)/python tools/image.py $(if $(PART),--part $(PART)) $(if $(BASE),--base $(BASE)) $(if $(BUILDER),--builder $(BUILDER)) $(if $(IMAGE_PYTHON),--python $(IMAGE_PYTHON))
 	@$(if $(PART),,SECONDARY_SCHEDULER_IMAGES=built $(BIN)/python -m pytest -q tests/integration/image)
 

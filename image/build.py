@@ -1,8 +1,8 @@
 """Runs inside the build stage of image/Containerfile: fills /out with what the image gets.
 
 Standard library only, and no shell, so that the base image needs neither. `dependencies` installs the locked
-packages; `product` builds our wheel, installs it, and writes the entry points. A second argument `cli` means the
-image of the command line instead of the daemons'.
+packages; `product` builds our wheel, installs it, and writes the entry points. PART in the environment says which image
+it is for: `daemons`, `scheduler` (the scheduler alone) or `cli` (the command line).
 """
 
 from __future__ import annotations
@@ -46,12 +46,21 @@ SOURCES = (
     ),
 )
 """What our wheel is built from for the daemons. The command line is for a person's machine, or an image of its own."""
-LOCKS = {"daemons": "requirements.txt", "cli": "requirements-cli.txt"}
+LOCKS = {
+    "daemons": "requirements.txt",
+    "scheduler": "requirements-scheduler.txt",
+    "cli": "requirements-cli.txt",
+}
 ALL_SOURCES = {
     "daemons": SOURCES,
+    "scheduler": ("pyproject.toml", "README.md", "LICENSE", "scheduler"),
     "cli": ("pyproject.toml", "README.md", "LICENSE", "scheduler", "secondary_scheduler"),
 }
-ALL_ENTRY_POINTS = {"daemons": ENTRY_POINTS, "cli": {"secondary-scheduler": "secondary_scheduler.cli.__main__"}}
+ALL_ENTRY_POINTS = {
+    "daemons": ENTRY_POINTS,
+    "scheduler": {"kube-scheduler": ENTRY_POINTS["kube-scheduler"]},
+    "cli": {"secondary-scheduler": "secondary_scheduler.cli.__main__"},
+}
 # -I: no PYTHON* variable, no user's packages and no directory of the caller decide what is imported.
 # -B: the root file system is read-only, and everything is compiled already.
 SCRIPT = """\
@@ -88,13 +97,13 @@ def install(target: Path, *arguments: str | Path) -> None:
     run(TOOLS / "bin/python", "-m", "compileall", "-q", *checking, *paths_at_run_time, target)
 
 
-def dependencies(part: str = "daemons") -> None:
-    """The locked closure of the daemons, or of the command line; every file must have a hash of the lock."""
+def dependencies(part: str) -> None:
+    """The locked closure of a part; every file must have a hash of the lock."""
     run(sys.executable, "-m", "venv", TOOLS)
     install(OUT / "dependencies", "--require-hashes", "--only-binary", ":all:", "-r", HERE / LOCKS[part])
 
 
-def copy_sources(checkout: Path, target: Path, part: str = "daemons") -> None:
+def copy_sources(checkout: Path, target: Path, part: str) -> None:
     """Copy what an image's part of us consists of, and what is needed to build a wheel of it."""
     for name in ALL_SOURCES[part]:
         source, copied = checkout / name, target / name
@@ -105,8 +114,8 @@ def copy_sources(checkout: Path, target: Path, part: str = "daemons") -> None:
             shutil.copy2(source, copied)
 
 
-def product(part: str = "daemons") -> None:
-    """Our own wheel, for the daemons without the command line, and one executable per entry point."""
+def product(part: str) -> None:
+    """Our own wheel, of what the part needs, and one executable per entry point."""
     pip("--require-hashes", "-r", HERE / "requirements-build.txt")
     with tempfile.TemporaryDirectory() as directory:
         # A wheel of less, rather than files deleted after the installation: its RECORD stays true.
@@ -134,7 +143,7 @@ def product(part: str = "daemons") -> None:
     write_entry_points(OUT / "bin", os.environ.get("PYTHON") or sys.executable, part)
 
 
-def write_entry_points(directory: Path, python: str, part: str = "daemons") -> None:
+def write_entry_points(directory: Path, python: str, part: str) -> None:
     """Write the executables of an image into a new directory."""
     directory.mkdir()
     for name, module in ALL_ENTRY_POINTS[part].items():
@@ -144,4 +153,4 @@ def write_entry_points(directory: Path, python: str, part: str = "daemons") -> N
 
 
 if __name__ == "__main__":
-    {"dependencies": dependencies, "product": product}[sys.argv[1]](*sys.argv[2:])
+    {"dependencies": dependencies, "product": product}[sys.argv[1]](os.environ["PART"])

@@ -4,6 +4,7 @@ All that the build needs is fetched here, so that the build itself uses no netwo
 are those that this machine's pip is configured for.
 
     python tools/image.py [--base IMAGE] [--builder IMAGE] [--python PATH] [--tag NAME ...]
+    python tools/image.py --part scheduler      the same for the image of the scheduler alone
     python tools/image.py --part cli            the same for the image of the command line
     python tools/image.py --lock IMAGE ...      record the digests that these tags have now, in image/base.lock
 
@@ -37,17 +38,18 @@ LOCAL_BASE = f"localhost/secondary-scheduler/base:python{sys.version_info.major}
 
 @dataclass(frozen=True)
 class ImagePart:
-    """An image of ours: what it is built from, and its names."""
+    """An image of ours: what it is built from, its names, and what its tag ends with."""
 
     containerfile: Path
     lock: Path
     wheels: Path
     sbom: Path
     names: tuple[str, ...]
+    tag_suffix: str = ""
 
     def tags(self) -> list[str]:
         """Names under which it is built; the stack `local` has those of the daemons."""
-        return [f"localhost/secondary-scheduler/{name}:{version()}" for name in self.names]
+        return [f"localhost/secondary-scheduler/{name}:{version()}{self.tag_suffix}" for name in self.names]
 
 
 PARTS = {
@@ -57,6 +59,14 @@ PARTS = {
         IMAGE / "wheels",
         IMAGE / "sbom.cdx.json",
         ("kube-scheduler", "operator"),
+    ),
+    "scheduler": ImagePart(
+        IMAGE / "Containerfile",
+        IMAGE / "requirements-scheduler.txt",
+        IMAGE / "wheels",
+        IMAGE / "scheduler/sbom.cdx.json",
+        ("kube-scheduler",),
+        "-slim",
     ),
     "cli": ImagePart(
         IMAGE / "cli.Containerfile",
@@ -149,14 +159,18 @@ def ensure_local_base(podman: str) -> str:
 
 
 def build(
-    podman: str, part: ImagePart, base: str, builder: str, python: str, tags: Sequence[str], clean: bool = False
+    podman: str, part_name: str, base: str, builder: str, python: str, tags: Sequence[str], clean: bool = False
 ) -> None:
     """Build the image on `base` (with `builder` for the wheels, if it differs) and give it the tags.
 
     Its times are those of the commit (or SOURCE_DATE_EPOCH), so that two builds of one commit on one base are the same
     image; `clean` takes nothing from podman's cache.
     """
-    arguments = {"BASE": base, "BUILDER": builder or base, "PIP_NO_INDEX": "1", "VERSION": version()}
+    part = PARTS[part_name]
+    # A pattern, as the build files have it: one that matches nothing is no error.
+    bill = re.sub(r".$", r"[\g<0>]", str(part.sbom.relative_to(ROOT)))
+    arguments = {"PART": part_name, "BILL": bill, "BASE": base, "BUILDER": builder or base}
+    arguments |= {"PIP_NO_INDEX": "1", "VERSION": version()}
     if python:
         arguments["PYTHON"] = python
     run(
@@ -194,7 +208,7 @@ def main(argv: Sequence[str]) -> int:
         write_sbom(part)
         base = chosen or ensure_local_base(podman)
         tags = options.tag or part.tags()
-        build(podman, part, base, builder, options.python, tags, options.clean)
+        build(podman, options.part, base, builder, options.python, tags, options.clean)
     except BuildError as failure:
         print(f"image: {failure}", file=sys.stderr)
         return 1

@@ -9,5 +9,6 @@ common=(--quiet --upgrade --python-version 3.11 --universal --generate-hashes --
 .venv/bin/uv pip compile "${common[@]}" --override <(echo "protobuf>=5.29.5,<7") pyproject.toml \
   --all-extras --group dev --group program --group policy --group docs -c requirements.txt -o requirements-dev.txt
 .venv/bin/uv pip compile "${common[@]}" pyproject.toml --extra scheduler --extra operator --extra page --extra tracing -c requirements-dev.txt -o image/requirements.txt
+.venv/bin/uv pip compile "${common[@]}" pyproject.toml --extra scheduler -c image/requirements.txt -o image/requirements-scheduler.txt
 .venv/bin/uv pip compile "${common[@]}" pyproject.toml --extra cli -c requirements-dev.txt -o image/requirements-cli.txt
 echo "hatchling>=1.27" | .venv/bin/uv pip compile "${common[@]}" - -c requirements-dev.txt -o image/requirements-build.txt

@@ -49,6 +49,7 @@ TESTS = (
     *("tests/unit/page/test_access.py", "tests/unit/page/test_running.py"),
     *("tests/unit/cli/fleet/test_gate.py", "tests/unit/cli/optin/test_probing.py"),
     *("tests/unit/cli/preflight/test_openshift.py", "tests/unit/cli/test_serviceaccounts.py"),
+    "tests/unit/cli/selftest/test_objects.py",
     *("tests/unit/stacks/test_clustercheck.py", "tests/unit/cli/explain/test_schedulerclient.py"),
 )
 """The unit tests that reach these functions."""

@@ -21,9 +21,10 @@ from devcluster.cluster import LocalCluster
 from devcluster.progress import SilentReporter
 from devcluster.spec import ClusterSpec
 from devcluster.toolchain.binaries import ensure
-from tests.support.pages import HELM, INSTALL, JOURNEYS, File, followed
+from tests.support.pages import HELM, INSTALL, JOURNEYS, LEAVE, File, followed
 from tests.support.reader import Reader
 from tests.support.surroundings import IMAGES, FakeVirtController, Monitoring, look_like_openshift
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -115,6 +116,18 @@ class Journey:
             del content["config"][f"secondary-scheduler:{key}"]
         self.write({file.path: yaml.safe_dump(content)})
 
+    def move_web(self) -> None:
+        """A workload that the scheduler places: the Deployment of move-workloads.md."""
+        apps = kubernetes.AppsV1Api(self.api)
+        template = {"spec": {"schedulerName": "secondary-scheduler"}}
+        apps.patch_namespaced_deployment("web", "shop", {"spec": {"template": template}})
+
+        def is_moved() -> bool:
+            pods = self.core.list_namespaced_pod("shop", label_selector="app=web").items
+            return all(pod.spec.scheduler_name == "secondary-scheduler" and pod.spec.node_name for pod in pods)
+
+        eventually(is_moved, "the workload is placed by the scheduler")
+
     def cluster_scoped(self) -> set[str]:
         """What an installation makes outside its namespace."""
         rbac, extensions = kubernetes.RbacAuthorizationV1Api(self.api), kubernetes.ApiextensionsV1Api(self.api)
@@ -129,6 +142,7 @@ class Journey:
 
 
 FILES: dict[str, Callable[[Journey], None]] = {
+    LEAVE: Journey.move_web,
     "docs/load.md": Journey.write_what_load_takes_for_granted,
     "docs/render.md": Journey.write_plain_stack_file,
     HELM: Journey.write_plain_stack_file,

@@ -6,20 +6,16 @@ benchmarks/NOTES.md has the figures.
 
 from __future__ import annotations
 
-import itertools
-import threading
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from devcluster.cluster import LocalCluster
-from devcluster.demo.workload import TAINT
 from devcluster.spec import ClusterSpec
 from scheduler.kube.model import POD_GROUP_LABEL
+from tests.support.handovers import Arrivals, Nomination, create, leading_pod, node_of
 from tests.support.live_stack import GO_IMAGE, NAME, NAMESPACE, OUR_IMAGE, Live, go_images
 from tests.support.waiting import eventually
 
@@ -31,8 +27,6 @@ PLUGINS = {
     "multiPoint": {"enabled": [{"name": "Coscheduling"}]},
     "queueSort": {"enabled": [{"name": "Coscheduling"}], "disabled": ["*"]},
 }
-_ARRIVAL_SECONDS = 0.5
-_LONG_WAIT_SECONDS = 5.0
 
 
 @pytest.fixture(scope="module")
@@ -42,74 +36,6 @@ def live(cluster_state_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         stack = Live(cluster, tmp_path_factory.mktemp("leaving"), "leaving", only_own=True)
         yield stack
         stack.close()
-
-
-@dataclass
-class Arrivals:
-    """Pods that arrive until they are stopped, and when each was seen with a node.
-
-    Attributes:
-        created, bound: by name, in seconds of the monotonic clock.
-    """
-
-    live: Live
-    prefix: str
-    created: dict[str, float] = field(default_factory=dict)
-    bound: dict[str, float] = field(default_factory=dict)
-    _stopped: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
-
-    def __enter__(self) -> Arrivals:
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stopped.wait(_ARRIVAL_SECONDS):
-            name = f"{self.prefix}-{len(self.created)}"
-            create(self.live, name, {"arrivals": self.prefix})
-            self.created[name] = time.monotonic()
-            self.look()
-
-    def look(self) -> bool:
-        """Note which pods have a node; returns whether all have."""
-        pods = self.live.core.list_namespaced_pod("default", label_selector=f"arrivals={self.prefix}").items
-        now = time.monotonic()
-        for pod in pods:
-            if pod.spec.node_name:
-                self.bound.setdefault(pod.metadata.name, now)
-        return set(self.bound) == set(self.created)
-
-    def cost(self) -> str:
-        """The longest time without a placement, and how many pods waited long."""
-        times = sorted(self.bound.values())
-        gap = max((later - earlier for earlier, later in itertools.pairwise(times)), default=0.0)
-        waits = [self.bound[name] - self.created[name] for name in self.created]
-        late = sum(wait > _LONG_WAIT_SECONDS for wait in waits)
-        return (
-            f"{self.prefix}: {gap:.1f} s without a placement, {late} of {len(waits)} pods waited longer than "
-            f"{_LONG_WAIT_SECONDS:.0f} s, {max(waits):.1f} s at most"
-        )
-
-
-def create(live: Live, name: str, labels: dict[str, str], cpu: str = "10m") -> None:
-    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": cpu}}}
-    spec = {
-        "schedulerName": NAME,
-        "nodeSelector": {"type": "kwok"},
-        "tolerations": [TAINT],
-        "containers": [container],
-    }
-    live.core.create_namespaced_pod("default", {"metadata": {"name": name, "labels": labels}, "spec": spec})
-
-
-def node_of(live: Live, name: str) -> str:
-    return live.core.read_namespaced_pod(name, "default").spec.node_name or ""
 
 
 def begin_gang(live: Live, name: str) -> None:
@@ -138,6 +64,7 @@ def test_every_pod_and_a_gang_that_was_begun_are_placed_across_the_switch(
         live.up(schedulerImage=OUR_IMAGE, operatorImage=OUR_OPERATOR, plugins=PLUGINS)
     begin_gang(live, f"gang-{direction}")
     create(live, f"too-large-{direction}", {}, cpu="10000")
+    nomination = Nomination(live, direction)
     with Arrivals(live, direction) as arrivals:
         eventually(lambda: bool(arrivals.bound), "pods are placed before the switch")
         live.up(schedulerImage=image)
@@ -150,16 +77,9 @@ def test_every_pod_and_a_gang_that_was_begun_are_placed_across_the_switch(
     create(live, f"gang-{direction}-2", {POD_GROUP_LABEL: f"gang-{direction}"})
     eventually(lambda: all(node_of(live, f"gang-{direction}-{number}") for number in range(3)), "the gang is placed")
     assert not node_of(live, f"too-large-{direction}")
-    lease = live.core.api_client.call_api(
-        f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{NAME}",
-        "GET",
-        response_type="object",
-        auth_settings=["BearerToken"],
-        _return_http_data_only=True,
-    )
-    holder = lease["spec"]["holderIdentity"].rpartition("_")[0]
+    nomination.is_kept_to()
     pods = live.core.list_namespaced_pod(NAMESPACE, label_selector=f"app={NAME}").items
-    assert holder in {pod.metadata.name for pod in pods}, "the new scheduler has the Lease"
+    assert leading_pod(live) in {pod.metadata.name for pod in pods}, "the new scheduler has the Lease"
 
 
 def resource(live: Live) -> dict[str, Any]:

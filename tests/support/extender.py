@@ -34,6 +34,7 @@ class RecordingExtender:
         self.behavior = behavior
         self.calls: list[tuple[str, Json]] = []
         self.content_types: list[str] = []
+        self.encodings: list[str] = []
         self.port = 0
         self.scheme = "http"
 
@@ -47,6 +48,7 @@ class RecordingExtender:
         body = await request.json()
         self.calls.append((request.path, body))
         self.content_types.append(request.headers.get("Content-Type", ""))
+        self.encodings.append(request.headers.get("Accept-Encoding", ""))
         verb = request.path.rsplit("/", 1)[1]
         answer = await asyncio.to_thread(self.behavior, verb, body)
         if isinstance(answer, Raw):

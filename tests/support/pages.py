@@ -22,6 +22,7 @@ GUIDES = "docs/guides"
 INDEX = f"{GUIDES}/README.md"
 INSTALL = f"{GUIDES}/install-on-kubernetes.md"
 HELM = f"{GUIDES}/helm-and-argo-cd.md"
+LEAVE = f"{GUIDES}/leave-for-the-go-scheduler.md"
 TUTORIAL = "docs/tutorial.md"
 FROM_0_1 = f"{GUIDES}/upgrade-from-0.1.md"
 UPSTREAM_ISSUES = "docs/upstream-issues.md"
@@ -57,6 +58,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
         f"{GUIDES}/train-inside-a-rack.md",
         f"{GUIDES}/hpa.md",
         f"{GUIDES}/resize.md",
+        LEAVE,
         f"{GUIDES}/remove.md",
     ),
     "by-hand": (

@@ -9,7 +9,8 @@ It is a stand-in for tests only, made from what is known of upstream's releases 
   (its resync after ten minutes is left out);
 - the pod template carries the resource's generation and the map's resourceVersion, so that every change rolls out;
 - of the Deployment's own metadata it only sets what it wants, and replaces the spec as a whole;
-- it reports `status.generations` and no condition.
+- it reports `status.generations` and no condition;
+- it works while it holds the Lease of its namespace, and gives it back when it is ended.
 
 Of what 1.6 makes, the serving certificate, the metrics Service with its monitoring, and the probes are left out: the
 Deployment is 1.5's, with the flags for the Lease of 1.6.
@@ -37,6 +38,11 @@ SPEC_HASH = "operator.openshift.io/spec-hash"
 _VERBOSITY = {"Normal": 2, "Debug": 4, "Trace": 6, "TraceAll": 8}
 _FIRST_BACK_OFF, _MAX_BACK_OFF = 0.005, 1000.0
 _WATCH_SECONDS = 2
+LOCK = "openshift-secondary-scheduler-operator-lock"
+_LEASE_SECONDS, _RETRY_SECONDS = 137, 26.0
+_IDENTITY = "fake-upstream-operator"
+_LOOK_SECONDS = 0.5
+"""Sooner than the real one, which looks every 26 s whether the Lease is free."""
 Key = tuple[str, str]
 
 
@@ -46,15 +52,16 @@ class FakeUpstreamOperator:
     def __init__(self, kubeconfig: Path) -> None:
         self._api = config.new_client_from_config(str(kubeconfig))
         self._core, self._apps = client.CoreV1Api(self._api), client.AppsV1Api(self._api)
+        self._coordination = client.CoordinationV1Api(self._api)
         self._rbac, self._custom = client.RbacAuthorizationV1Api(self._api), client.CustomObjectsApi(self._api)
         self._ended = threading.Event()
-        self._paused = threading.Event()
+        self._paused, self._leads = threading.Event(), threading.Event()
         self._queue: list[tuple[float, Key]] = []
         self._wakeup = threading.Condition()
         self._failures: dict[Key, int] = {}
         self._threads = [
             threading.Thread(target=work, daemon=True)
-            for work in (self._watch_resources, self._watch_config_maps, self._work)
+            for work in (self._lead, self._watch_resources, self._watch_config_maps, self._work)
         ]
         self.errors: list[str] = []
 
@@ -80,6 +87,36 @@ class FakeUpstreamOperator:
         with self._wakeup:
             self._wakeup.notify_all()
 
+    def _lead(self) -> None:
+        while not self._ended.wait(_LOOK_SECONDS):
+            with contextlib.suppress(ApiException, OSError):
+                if self._hold(_IDENTITY):
+                    break
+        else:
+            return
+        self._leads.set()
+        while not self._ended.wait(_RETRY_SECONDS):
+            self._hold(_IDENTITY)
+        self._hold("")
+
+    def _hold(self, identity: str) -> bool:
+        """Write a holder into the Lease, unless somebody else holds it; says whether it was written."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+        spec = {"holderIdentity": identity, "leaseDurationSeconds": _LEASE_SECONDS if identity else 1, "renewTime": now}
+        body = {"metadata": {"name": LOCK}, "spec": spec}
+        try:
+            lease = self._coordination.read_namespaced_lease(LOCK, NAMESPACE)
+        except ApiException as error:
+            if error.status != 404:
+                raise
+            self._coordination.create_namespaced_lease(NAMESPACE, body)
+            return True
+        if (lease.spec.holder_identity or "") not in ("", _IDENTITY):
+            return False
+        body["metadata"] = {"name": LOCK, "resourceVersion": lease.metadata.resource_version}
+        self._coordination.replace_namespaced_lease(LOCK, NAMESPACE, body)
+        return True
+
     def _watch_resources(self) -> None:
         self._watch(
             lambda kind, _: self._enqueue(("resource", "cluster")),
@@ -94,6 +131,8 @@ class FakeUpstreamOperator:
         self._watch(seen, self._core.list_namespaced_config_map, namespace=NAMESPACE)
 
     def _watch(self, seen: Any, listing: Any, **arguments: Any) -> None:
+        while not self._leads.is_set() and not self._ended.is_set():
+            self._leads.wait(_LOOK_SECONDS)
         known = ""
         while not self._ended.is_set():
             with contextlib.suppress(ApiException, OSError):
@@ -261,9 +300,12 @@ def _deployment_spec(spec: dict[str, Any], config_map: str, annotations: dict[st
         "args": [
             "--config=/etc/kubernetes/config.yaml",
             "--leader-elect=true",
+            "--leader-elect-lease-duration=137s",
+            "--leader-elect-renew-deadline=107s",
             "--leader-elect-resource-lock=leases",
             f"--leader-elect-resource-name={NAME}",
             f"--leader-elect-resource-namespace={NAMESPACE}",
+            "--leader-elect-retry-period=26s",
             f"-v={_VERBOSITY.get(spec.get('logLevel', 'Normal'), 2)}",
         ],
         "securityContext": {

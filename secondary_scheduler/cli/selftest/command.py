@@ -19,6 +19,7 @@ _EXAMPLES = examples(
     "selftest --yes --report selftest.html --report selftest.json",
     "selftest --yes --image registry.example.com/secondary-scheduler/kube-scheduler:0.2.0",
     "selftest --yes --scheduler-binary ./kube-scheduler",
+    "selftest --yes --audit-log /var/log/kubernetes/audit.log",
 )
 
 
@@ -48,6 +49,14 @@ def selftest(
         list[str] | None,
         typer.Option("--tolerate", metavar="KEY", help="Key of a taint that the placed pods tolerate; repeatable."),
     ] = None,
+    audit_log: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--audit-log",
+            metavar="FILE",
+            help="Audit log of the API server: reports refused requests and rights that were not used; repeatable.",
+        ),
+    ] = None,
     report: Annotated[
         list[Path] | None,
         typer.Option("--report", help="Write the report into this file: .html, .md or .json; repeatable."),
@@ -75,11 +84,13 @@ def selftest(
     if image_pull_policy not in ("Always", "IfNotPresent", "Never"):
         raise CommandError("--image-pull-policy: write Always, IfNotPresent or Never", ExitCode.USAGE)
     # Imported here: they take longer to import than all the rest of the command line.
+    from secondary_scheduler.cli.selftest.auditlog import AuditLog
     from secondary_scheduler.cli.selftest.report import markdown
     from secondary_scheduler.cli.selftest.running import PreparedRun, SelfTestOptions, agree, write_reports
     from secondary_scheduler.cli.snapshotfile import cluster_to_read
 
-    options = SelfTestOptions(image, image_pull_policy, scheduler_binary, pod_image, tolerate or [])
+    logs = list(map(AuditLog, audit_log or ()))
+    options = SelfTestOptions(image, image_pull_policy, scheduler_binary, pod_image, tolerate or [], logs)
     with cluster_to_read(kubeconfig, context, renewed=True) as connection:
         prepared = PreparedRun(connection, options)
         agree(prepared, yes=yes)

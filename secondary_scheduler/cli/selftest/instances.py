@@ -29,7 +29,8 @@ _END_SECONDS = 30.0
 _MAX_METRICS = 8 << 20
 _MAX_LOG = 1 << 20
 _MAX_SHOWN = 2000
-_OPEN = "/metrics,/readyz,/livez,/healthz"
+_SERVING = ("--authorization-always-allow-paths=/metrics,/readyz,/livez,/healthz", "--authentication-skip-lookup=true")
+"""Whoever reads the metrics is not asked for a token, and nothing is read in kube-system, where a scheduler may not."""
 _PROBLEMS = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CrashLoopBackOff")
 _CANNOT = re.compile(
     r'cannot (?P<verb>[a-z]+) resource \\?"(?P<resource>[a-z/]+)\\?" in API group \\?"(?P<group>[a-z0-9.]*)\\?"'
@@ -115,13 +116,7 @@ class ProcessInstances:
 
     def _command(self, configuration: Path, kubeconfig: Path) -> tuple[list[str], int]:
         port = _free_port()
-        common = [
-            f"--config={configuration}",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={port}",
-            f"--authorization-always-allow-paths={_OPEN}",
-            "--authentication-skip-lookup=true",
-        ]
+        common = [f"--config={configuration}", "--bind-address=127.0.0.1", f"--secure-port={port}", *_SERVING]
         if self._program is None:
             return [sys.executable, "-m", "scheduler", *common], port
         delegated = [f"--{flag}-kubeconfig={kubeconfig}" for flag in ("authentication", "authorization")]
@@ -255,7 +250,7 @@ class DeploymentInstances:
                 service_account=ACCOUNT,
                 labels={"app": LEASE},
                 replicas=2,
-                arguments=(f"--authorization-always-allow-paths={_OPEN}",),
+                arguments=_SERVING,
             )
         )
         spec["template"]["spec"]["containers"][0]["imagePullPolicy"] = self._pull_policy

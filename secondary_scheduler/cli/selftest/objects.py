@@ -75,17 +75,21 @@ class Leftover(NamedTuple):
 
 
 class Right(NamedTuple):
-    """A right that whoever runs the self-test needs."""
+    """A right, of whoever runs the self-test or of the scheduler under test."""
 
     verb: str
     group: str
     resource: str
     subresource: str = ""
 
+    @property
+    def path(self) -> str:
+        """The resource as RBAC has it."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
     def __str__(self) -> str:
-        resource = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
         group = f".{self.group}" if self.group else ""
-        return f"{self.verb} {resource}{group}"
+        return f"{self.verb} {self.path}{group}"
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,11 @@ class Names:
     def namespace(self) -> str:
         """Of everything that is in a namespace."""
         return f"{PREFIX}{self.run}"
+
+    @property
+    def user(self) -> str:
+        """As whom the scheduler asks the API server."""
+        return f"system:serviceaccount:{self.namespace}:{ACCOUNT}"
 
     @property
     def scheduler(self) -> str:

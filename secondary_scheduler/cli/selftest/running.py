@@ -18,6 +18,8 @@ from scheduler.kube.primitives import format_seconds
 from scheduler.operand import cluster_roles_for
 from secondary_scheduler.cli.errors import CommandError, ExitCode, printable
 from secondary_scheduler.cli.output import FullOutputFormat, document_text
+from secondary_scheduler.cli.selftest.auditlog import AuditLog, held_rights
+from secondary_scheduler.cli.selftest.bench import WITH_ROOM, Bench, find_usable
 from secondary_scheduler.cli.selftest.instances import instances_of
 from secondary_scheduler.cli.selftest.loadsource import LoadSource
 from secondary_scheduler.cli.selftest.objects import (
@@ -29,7 +31,7 @@ from secondary_scheduler.cli.selftest.objects import (
     scaffold,
 )
 from secondary_scheduler.cli.selftest.report import SelfTestReport, markdown, page
-from secondary_scheduler.cli.selftest.steps import STEPS, WITH_ROOM, Bench, find_usable, results
+from secondary_scheduler.cli.selftest.steps import STEPS, results
 from secondary_scheduler.clustersnapshot.reading import read_snapshot
 from secondary_scheduler.clusterstatus.listing import read_object
 from secondary_scheduler.kubeobjects import KubeObject
@@ -55,6 +57,7 @@ class SelfTestOptions(NamedTuple):
         program: a Go scheduler's binary to run instead of our own process.
         pod_image: of the pods that are placed; it is never pulled.
         tolerated: keys of taints that these pods tolerate.
+        audit_logs: of the API servers, which go on writing them.
     """
 
     image: str
@@ -62,6 +65,7 @@ class SelfTestOptions(NamedTuple):
     program: Path | None
     pod_image: str
     tolerated: Sequence[str]
+    audit_logs: Sequence[AuditLog] = ()
 
 
 class PreparedRun:
@@ -157,6 +161,8 @@ class PreparedRun:
             source=source,
             unable=self._unable,
             usable=self._usable,
+            held=held_rights(self._made),
+            audit_logs=self._options.audit_logs,
         )
         left: list[str] = []
         try:

@@ -5,36 +5,24 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from scheduler.config import DEFAULT_SCHEDULER_NAME
 from scheduler.core import judge_node, without_own_use
 from scheduler.framework import PodInfo
 from scheduler.kube.client import KubeError
-from scheduler.kube.model import POD_GROUP_LABEL, Taint
+from scheduler.kube.model import POD_GROUP_LABEL
 from secondary_scheduler.cli.errors import CommandError, explained, printable
-from secondary_scheduler.cli.selftest.instances import Instances
+from secondary_scheduler.cli.selftest.auditlog import AuditFindings, described
+from secondary_scheduler.cli.selftest.bench import Bench, StepFailed, StepSkipped, keeps_off, node_of, until
 from secondary_scheduler.cli.selftest.loadsource import LoadSource
-from secondary_scheduler.cli.selftest.objects import OwnCluster
 from secondary_scheduler.cli.selftest.report import Outcome, StepResult
-from secondary_scheduler.kubeobjects import KubeObject, part
-from secondary_scheduler.simulation.settingup import ReadyCluster
 
 HOST = "kubernetes.io/hostname"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_PAUSE_SECONDS = 0.1
-_BOUND_SECONDS = 60.0
-_WAITING_SECONDS = 5.0
-"""How long a pod that has to wait is watched."""
 _LEASE_SECONDS = 60.0
 """Until another instance leads: a Lease of 15 s, and room for a slow cluster."""
-_ROOM_MILLICORES = 500.0
-_ROOM_PODS = 12
-WITH_ROOM = (
-    f"without taints but those of --tolerate, and with room for {_ROOM_PODS} pods and {_ROOM_MILLICORES:.0f}m CPU"
-)
 _IDLE_PERCENT, _BUSY_PERCENT = 20.0, 90.0
 _LOAD_PODS = 4
 _REFRESHED_SECONDS = 90.0
@@ -43,124 +31,7 @@ _SPREAD_PODS = 6
 _GANG = 3
 _MAX_SHADOW_PODS = 200
 _PATIENCE_FOR_START = 120.0
-
-
-class StepSkipped(Exception):
-    """The step cannot be tried here; the text says why."""
-
-
-class StepFailed(Exception):
-    """The scheduler did not do what it should; the text says what it did."""
-
-
-@dataclass
-class Bench:
-    """What the steps work with.
-
-    Attributes:
-        before: the cluster as it was before the run, as the default profile sees it.
-        pod_image: of the pods to place.
-        tolerated: keys of taints that the pods tolerate.
-        has_gangs: whether the profile has Coscheduling.
-        may_preempt: whether there are PriorityClasses of the run.
-        unable: why no scheduler can be started at all; "" where it can.
-    """
-
-    cluster: OwnCluster
-    instances: Instances
-    before: ReadyCluster
-    pod_image: str
-    tolerated: Sequence[str]
-    has_gangs: bool
-    may_preempt: bool
-    source: LoadSource | None
-    unable: str = ""
-    usable: list[str] = field(default_factory=list)
-
-    def pod(
-        self,
-        name: str,
-        spec: Mapping[str, Any] | None = None,
-        labels: Mapping[str, str] | None = None,
-        *,
-        millicores: int = 1,
-        priority: str = "",
-        scheduler_name: str = "",
-    ) -> str:
-        """Create a pod that asks for almost nothing, and whose image is never pulled; returns its name."""
-        names = self.cluster.names
-        content = {
-            "schedulerName": scheduler_name or names.scheduler,
-            "priorityClassName": (priority or names.low) if self.may_preempt else "",
-            "terminationGracePeriodSeconds": 0,
-            "automountServiceAccountToken": False,
-            "securityContext": {"runAsNonRoot": True, "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [
-                {
-                    "name": "pause",
-                    "image": self.pod_image,
-                    "imagePullPolicy": "Never",
-                    "resources": {"requests": {"cpu": f"{millicores}m", "memory": "1Mi"}},
-                    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-                }
-            ],
-            **(spec or {}),
-        }
-        content["tolerations"] = [{"key": key, "operator": "Exists"} for key in self.tolerated] + list(
-            content.get("tolerations", ())
-        )
-        self.cluster.create_here("Pod", name, {"spec": content}, labels or {})
-        return name
-
-    def nodes_of(self, names: Sequence[str]) -> dict[str, str]:
-        """The node of each of these pods; "" where it has none."""
-        pods = self.cluster.pods()
-        return {name: _node(pods[name]) if name in pods else "" for name in names}
-
-    def placed(self, names: Sequence[str], seconds: float = _BOUND_SECONDS) -> dict[str, str]:
-        """Wait until each of these pods has a node; returns the nodes.
-
-        Raises:
-            StepFailed: one has none.
-        """
-        nodes: dict[str, str] = {}
-
-        def are_placed() -> bool:
-            nodes.update(self.nodes_of(names))
-            return all(nodes.values())
-
-        if until(are_placed, seconds):
-            return nodes
-        waiting = [name for name in names if not nodes[name]]
-        raise StepFailed(f"after {seconds:.0f} s {', '.join(waiting)} has no node: {self.reason(waiting[0])}")
-
-    def stays_waiting(self, name: str) -> str:
-        """Watch that a pod gets no node; returns the reason that it is given.
-
-        Raises:
-            StepFailed: it got one.
-        """
-        if until(lambda: bool(self.nodes_of([name])[name]), _WAITING_SECONDS):
-            raise StepFailed(f"{name} was placed on {self.nodes_of([name])[name]}")
-        return self.reason(name)
-
-    def reason(self, name: str) -> str:
-        """The message of a pod's condition PodScheduled."""
-        pod = self.cluster.pods().get(name)
-        for condition in part(pod or {}, "status").get("conditions") or ():
-            if condition.get("type") == "PodScheduled" and condition.get("message"):
-                return printable(str(condition["message"]))
-        return self.instances.problem() or "no reason is given"
-
-    def some_usable(self, number: int, limit: int = 1) -> list[str]:
-        """So many nodes with room, or up to `limit` where there are.
-
-        Raises:
-            StepSkipped: there are fewer.
-        """
-        if len(self.usable) < number:
-            raise StepSkipped(f"{number} nodes are needed {WITH_ROOM}; there are {len(self.usable)}")
-        return self.usable[: max(number, limit)]
+_LOGGED_SECONDS = 30.0
 
 
 class Step(NamedTuple):
@@ -169,17 +40,6 @@ class Step(NamedTuple):
     name: str
     tried: str
     run: Callable[[Bench], list[str]]
-
-
-def until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Wait for a condition; returns whether it came true."""
-    end = time.monotonic() + seconds
-    while True:
-        if condition():
-            return True
-        if time.monotonic() >= end:
-            return False
-        time.sleep(_PAUSE_SECONDS)
 
 
 def results(bench: Bench, steps: Sequence[Step], say: Callable[[str], None]) -> Iterator[StepResult]:
@@ -196,7 +56,7 @@ def results(bench: Bench, steps: Sequence[Step], say: Callable[[str], None]) -> 
         except StepSkipped as reason:
             outcome, seen = "skipped", [str(reason)]
         except (StepFailed, CommandError) as failure:
-            outcome, seen = "failed", [str(failure)]
+            outcome, seen = "failed", list(map(str, failure.args))
         except KubeError as error:
             outcome, seen = "failed", [printable(explained(error))]
         if step is START and outcome == "failed":
@@ -206,35 +66,11 @@ def results(bench: Bench, steps: Sequence[Step], say: Callable[[str], None]) -> 
         yield StepResult(step.name, step.tried, outcome, tuple(map(printable, seen)), seconds)
 
 
-def find_usable(before: ReadyCluster, tolerated: Sequence[str]) -> list[str]:
-    """Return the nodes that have room, and no taint but of these keys; those with the most free CPU first."""
-    view = before.assembly.attempts.snapshot()
-    free_cpu = view.allocatable("cpu") - view.requested("cpu")
-    free_pods = view.allowed_pods - view.pod_count
-    rows = [
-        int(row)
-        for row in view.rows
-        if not view.info(row).unschedulable
-        and not any(_keeps_off(taint, tolerated) for taint in view.info(row).taints)
-        and free_cpu[row] >= _ROOM_MILLICORES
-        and free_pods[row] >= _ROOM_PODS
-    ]
-    return [view.name(row) for row in sorted(rows, key=lambda row: (-free_cpu[row], view.name(row)))]
-
-
-def _keeps_off(taint: Taint, tolerated: Sequence[str]) -> bool:
-    return taint.effect in ("NoSchedule", "NoExecute") and taint.key not in tolerated
-
-
 def pinned(nodes: Sequence[str]) -> dict[str, Any]:
     """A node affinity that leaves these nodes only."""
     fields = [{"key": "metadata.name", "operator": "In", "values": [node]} for node in nodes]
     terms = [{"matchFields": [expression]} for expression in fields]
     return {"affinity": {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": terms}}}}
-
-
-def _node(pod: KubeObject) -> str:
-    return str(part(pod, "spec").get("nodeName") or "")
 
 
 def _start(bench: Bench) -> list[str]:
@@ -267,7 +103,7 @@ def _taints(bench: Bench) -> list[str]:
     view = bench.before.assembly.attempts.snapshot()
     for row in view.rows:
         info = view.info(row)
-        taints = [taint for taint in info.taints if _keeps_off(taint, bench.tolerated)]
+        taints = [taint for taint in info.taints if keeps_off(taint, bench.tolerated)]
         only_placing = all(taint.effect == "NoSchedule" for taint in taints)
         if taints and only_placing and not info.unschedulable and view.allowed_pods[row] > view.pod_count[row]:
             break
@@ -381,7 +217,7 @@ def _preemption(bench: Bench) -> list[str]:
     row = view.row(node)
     names = bench.cluster.names
     # Each pod of the run that is there asks for one millicore.
-    own = sum(_node(pod) == node for pod in bench.cluster.pods().values())
+    own = sum(node_of(pod) == node for pod in bench.cluster.pods().values())
     # What is free now is what the victim fills: nobody else's pod is touched, whose priority is above both.
     free = int(view.allocatable("cpu")[row] - view.requested("cpu")[row]) - own
     size = free * 2 // 3
@@ -438,16 +274,52 @@ def _is_of_node(pod: PodInfo) -> bool:
 
 
 def _rights(bench: Bench) -> list[str]:
+    counted, problem = _refused_by_metrics(bench)
+    logged, about_use = _audited(bench) if bench.audit_logs else (None, [])
+    if counted is None and logged is None:
+        raise StepSkipped("; ".join([problem, *about_use]))
+    seen = [problem or "the API server refused no request of the instances that still run (403)"]
+    if not counted and not logged:
+        return [*seen, *about_use]
+    rights = ", ".join(logged or bench.instances.missing_rights())
+    number = sum(logged.values()) if logged else counted
+    raise StepFailed(f"the API server refused {number} requests with 403{f': {rights}' if rights else ''}", *about_use)
+
+
+def _refused_by_metrics(bench: Bench) -> tuple[int | None, str]:
+    """How many requests were refused; None with the reason where it is not known."""
     try:
         refused = bench.instances.refused()
     except KubeError as error:
-        raise StepSkipped(f"the instances' metrics cannot be read: {explained(error)}") from error
+        return None, f"the instances' metrics cannot be read: {explained(error)}"
     if refused is None:
-        raise StepSkipped("no instance that still runs shows rest_client_requests_total in its metrics")
-    if refused:
-        rights = ", ".join(bench.instances.missing_rights())
-        raise StepFailed(f"the API server refused {refused} requests with 403{f': {rights}' if rights else ''}")
-    return ["the API server refused no request of the instances that still run (403)"]
+        return None, "no instance that still runs shows rest_client_requests_total in its metrics"
+    return refused, ""
+
+
+def _audited(bench: Bench) -> tuple[dict[str, int] | None, list[str]]:
+    """What was refused, by right, and what is to be said of the log; None where it has no request of the instances."""
+    user = bench.cluster.names.user
+    findings = AuditFindings()
+
+    def has_requests() -> bool:
+        nonlocal findings
+        findings = AuditFindings()
+        for log in bench.audit_logs:
+            log.read(user, findings)
+        return findings.requests > 0
+
+    try:
+        # A copy of a log may be some seconds behind.
+        until(has_requests, _LOGGED_SECONDS)
+    except CommandError as error:
+        return None, [str(error)]
+    unreadable = [f"{findings.unreadable} lines of the audit log are no Event of audit.k8s.io/v1"]
+    notes = unreadable if findings.unreadable else []
+    if not findings.requests:
+        return None, [f"the audit log has no request of {user}: is it that of this API server?", *notes]
+    refused = {str(right): number for right, number in findings.refused.items()}
+    return refused, [*described(findings, bench.held), *notes]
 
 
 START = Step("start", "two instances start; one leads and places a pod", _start)
@@ -466,5 +338,5 @@ STEPS = (
     Step("preemption", "a pod of the self-test preempts another one of it", _preemption),
     Step("leader killed", "the leader is killed; the other instance takes over", _leader_killed),
     SHADOW,
-    Step("rights", "requests that the API server refused", _rights),
+    Step("rights", "requests that the API server refused; by an audit log also rights that were not used", _rights),
 )

@@ -37,11 +37,11 @@ class Ground:
     """A local cluster with simulated nodes of which one is tainted, PodGroups, and pods of kube-scheduler."""
 
     def __init__(self, cluster: LocalCluster) -> None:
-        self.kubeconfig = cluster.kubeconfig
+        self.kubeconfig, self.audit_log = cluster.kubeconfig, cluster.audit_log
         self.api = kubernetes_config.new_client_from_config(str(cluster.kubeconfig))
         self.core = kubernetes.CoreV1Api(self.api)
         kubernetes.ApiextensionsV1Api(self.api).create_custom_resource_definition(yaml.safe_load(_CRD.read_text()))
-        nodes = self.core.list_node().items
+        nodes = self.core.list_node(label_selector="type=kwok").items
         taints = [{"key": key, "effect": "NoSchedule"} for key in (SIMULATED, "dedicated")]
         self.core.patch_node(nodes[-1].metadata.name, {"spec": {"taints": taints}})
         spec = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import zlib
 
 from devcluster.node_agent.podman import PodmanUnavailableError, find_podman
 
@@ -26,6 +27,17 @@ def run_once(image: str, *command: str, options: tuple[str, ...] = ()) -> subpro
         timeout=60,
         check=False,
     )
+
+
+def compressed_size(image: str) -> int:
+    """Bytes of the image as an archive that is compressed as a whole."""
+    compressor, size = zlib.compressobj(6), 0
+    with subprocess.Popen(["podman", "save", image], stdout=subprocess.PIPE) as saving:
+        assert saving.stdout is not None
+        while chunk := saving.stdout.read(1 << 20):
+            size += len(compressor.compress(chunk))
+    assert saving.returncode == 0
+    return size + len(compressor.flush())
 
 
 def unusable() -> str:

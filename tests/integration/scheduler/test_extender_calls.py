@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import ssl
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from msgspec import Raw as RawJson
 
+from devcluster.pki import CertificateAuthority
 from scheduler.config import Extender as ExtenderConfiguration, load_configuration
 from scheduler.engine.extenders import MIN_ANSWER_BYTES, ExtenderEndpoint, HTTPExtenders
 from scheduler.framework import (
@@ -20,7 +24,7 @@ from scheduler.framework import (
     PrioritizeAnswer,
     PrioritizeQuestion,
 )
-from scheduler.observe import Metrics
+from scheduler.observe import Metrics, use_self_signed
 from tests.support.extender import Behavior, Raw, extender_running
 from tests.unit.scheduler.engine.pods import pod_info
 
@@ -92,6 +96,7 @@ def test_a_call_has_upstreams_body_and_its_answer_is_read_in_any_case(by_name: b
     }
     assert server.calls == [("/prefix/filter", body), ("/prefix/prioritize", body)]
     assert server.content_types == ["application/json"] * 2
+    assert server.encodings == ["identity"] * 2
 
 
 BOMB = b'{"NodeNames":[' + b'"' + b"x" * MIN_ANSWER_BYTES + b'"]}'
@@ -155,11 +160,21 @@ async def _call(endpoint: ExtenderEndpoint) -> bytes:
         await endpoint.close()
 
 
-def test_a_certificate_is_verified_unless_the_configuration_says_otherwise(tmp_path: Any) -> None:
-    import ssl
+def test_the_certificate_has_to_be_of_the_name_that_the_configuration_says(tmp_path: Path) -> None:
+    authority = CertificateAuthority("extenders")
+    serving = authority.server("extender.example", ["extender.example"], [])
+    (tmp_path / "serving").write_bytes(serving.certificate + serving.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "serving")
+    trust = {"caData": base64.b64encode(authority.pair.certificate).decode()}
+    with extender_running(lambda verb, body: {}, context) as server:
+        named = {**trust, "serverName": "extender.example"}
+        assert run(_call(ExtenderEndpoint(configured(server.url, tlsConfig=named)[0]))) == b"{}"
+        with pytest.raises(ExtenderError, match="certificate"):
+            run(_call(ExtenderEndpoint(configured(server.url, tlsConfig=trust)[0])))
 
-    from scheduler.observe import use_self_signed
 
+def test_a_certificate_is_verified_unless_the_configuration_says_otherwise() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     use_self_signed(context, "127.0.0.1")
     with extender_running(lambda verb, body: {}, context) as server:

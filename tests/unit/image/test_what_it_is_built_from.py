@@ -14,6 +14,7 @@ import pytest
 from scheduler import __version__
 
 ROOT = Path(__file__).parents[3]
+build = runpy.run_path(str(ROOT / "image/build.py"))
 FORBIDDEN = {"pulumi", "pulumi-kubernetes", "kubernetes", "typer", "rich", "pytest", "grpcio"}
 
 
@@ -32,7 +33,7 @@ def names(name: str) -> set[str]:
     return {line.partition("==")[0] for line in pins(name)}
 
 
-@pytest.mark.parametrize("lock", ["image/requirements.txt", "image/requirements-build.txt"])
+@pytest.mark.parametrize("lock", [f"image/requirements{suffix}.txt" for suffix in ("", "-scheduler", "-build")])
 def test_what_is_in_the_image_is_what_the_tests_ran_with(lock: str) -> None:
     tested = {re.sub(r" ; .*", "", line): hashes for line, hashes in pins("requirements-dev.txt").items()}
     locked = {re.sub(r" ; .*", "", line): hashes for line, hashes in pins(lock).items()}
@@ -49,9 +50,22 @@ def test_the_image_has_the_daemons_packages_and_none_of_the_program_or_the_tests
         for requirement in project["optional-dependencies"][extra]
     ]
     locked = names("image/requirements.txt")
-    direct = {re.split(r"[<>=!~\[ ]", requirement)[0].lower().replace(".", "-") for requirement in wanted}
-    assert direct <= locked
+    assert {name_of(requirement) for requirement in wanted} <= locked
     assert locked & FORBIDDEN == set()
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[<>=!~\[ ]", requirement)[0].lower().replace(".", "-")
+
+
+def test_the_image_of_the_scheduler_alone_has_what_it_needs_and_nothing_of_pages_or_tracing() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    locked = names("image/requirements-scheduler.txt")
+    assert {name_of(requirement) for requirement in project["dependencies"] + extras["scheduler"]} <= locked
+    assert locked < names("image/requirements.txt")
+    others = {name_of(requirement) for extra in ("page", "tracing", "cli") for requirement in extras[extra]}
+    assert locked & (others - {"secondary-scheduler"}) == set()
 
 
 def test_the_image_is_labelled_with_the_projects_version_and_runs_as_a_number() -> None:
@@ -68,12 +82,26 @@ def test_nothing_in_the_containerfile_needs_a_shell() -> None:
     assert [command for command in commands if not command.startswith("[")] == []
 
 
+def sources_of(part: str, directory: Path) -> Path:
+    """What build.py makes the wheel of."""
+    build["copy_sources"](ROOT, directory, part)
+    return directory
+
+
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What build.py makes the wheel of."""
-    directory = tmp_path_factory.mktemp("sources")
-    runpy.run_path(str(ROOT / "image/build.py"))["copy_sources"](ROOT, directory)
-    return directory
+    return sources_of("daemons", tmp_path_factory.mktemp("sources"))
+
+
+@pytest.fixture(scope="module")
+def of_the_scheduler(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sources_of("scheduler", tmp_path_factory.mktemp("scheduler"))
+
+
+def test_the_image_of_the_scheduler_alone_holds_that_and_nothing_else(of_the_scheduler: Path) -> None:
+    tops = {path.name for path in of_the_scheduler.iterdir()}
+    assert tops == {"scheduler", "pyproject.toml", "README.md", "LICENSE"}
+    assert list(build["ALL_ENTRY_POINTS"]["scheduler"]) == ["kube-scheduler"]
 
 
 def test_the_image_holds_the_daemons_and_nothing_else(sources: Path) -> None:
@@ -103,8 +131,7 @@ def test_the_image_holds_the_daemons_and_nothing_else(sources: Path) -> None:
 
 @pytest.mark.slow
 def test_the_entry_points_run_from_what_the_image_holds(sources: Path) -> None:
-    entry_points = runpy.run_path(str(ROOT / "image/build.py"))["ENTRY_POINTS"]
-    for name, module in entry_points.items():
+    for name, module in build["ENTRY_POINTS"].items():
         code = f"import sys; sys.path = [entry for entry in sys.path if entry != {str(ROOT)!r}]\n"
         code += f"sys.path.insert(0, {str(sources)!r}); sys.argv = [{name!r}, '--version']\n"
         code += f"from {module} import main; sys.exit(main())"
@@ -115,11 +142,16 @@ def test_the_entry_points_run_from_what_the_image_holds(sources: Path) -> None:
         assert done.stdout
 
 
-def test_everything_in_the_image_can_be_imported_without_the_command_line(sources: Path) -> None:
+@pytest.mark.parametrize("part", ["sources", "of_the_scheduler"])
+def test_everything_in_the_image_can_be_imported_without_what_it_leaves_out(
+    part: str, request: pytest.FixtureRequest
+) -> None:
+    sources = request.getfixturevalue(part)
+    packages = [name for name in ("scheduler", "secondary_scheduler") if (sources / name).exists()]
     code = f"""
 import importlib, pkgutil, sys
 sys.path = [{str(sources)!r}, *(entry for entry in sys.path if entry != {str(ROOT)!r})]
-for name in ("scheduler", "secondary_scheduler"):
+for name in {packages!r}:
     for module in pkgutil.walk_packages(importlib.import_module(name).__path__, name + "."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
@@ -139,6 +171,13 @@ def test_the_image_that_is_assembled_has_the_last_stage_of_the_containerfile(nam
     assert copied == re.findall(r"^COPY --from=build /out/(\S+) (\S+)$", text, re.MULTILINE)
     for instruction in ("LABEL", "USER", "ENTRYPOINT", "CMD"):
         assert stage.count(f"\n{instruction} ") == text.count(f"\n{instruction} ")
+
+
+def test_one_containerfile_builds_both_images_of_the_scheduler() -> None:
+    parts = image["PARTS"]
+    assert parts["daemons"].containerfile == parts["scheduler"].containerfile
+    assert not set(parts["daemons"].tags()) & set(parts["scheduler"].tags())
+    assert parts["daemons"].sbom != parts["scheduler"].sbom
 
 
 DIGEST = "sha256:" + "0" * 64

@@ -3,7 +3,7 @@
 import pytest
 
 from scheduler.kube.client import ClientConfig, Forbidden, KubeClient
-from scheduler.kube.model import EventType, ObjectMeta, Unstructured
+from scheduler.kube.model import EventType, ObjectMeta, Unstructured, UnstructuredCodec
 from secondary_scheduler.operator.caches import TIMING, Caches, KindCache
 from secondary_scheduler.operator.reconcile.names import RESOURCES
 
@@ -121,11 +121,16 @@ def test_a_refused_kind_is_unreadable_until_its_watch_works_again(client):
     assert "ClusterRoleBinding" in caches.unreadable("other")
 
 
-def lists_and_watches(monkeypatch):
+def lists_and_watches(client, monkeypatch):
     """Takes the place of Reflector, and notes what each would list."""
     noted = []
 
-    def note(client, path, codec, sink, reduce, **options):
+    def note(used, path, codec, sink, reduce, **options):
+        assert used is client
+        if isinstance(codec, UnstructuredCodec):
+            assert reduce(obj("1", spec={}, status={})).content["kind"] == sink._kind
+            assert options["optional"] == RESOURCES[sink._kind].optional
+        assert isinstance(options["label_selector"], str)
         noted.append((path, options["field_selector"], type(codec).__name__))
 
     monkeypatch.setattr("secondary_scheduler.operator.caches.Reflector", note)
@@ -134,7 +139,7 @@ def lists_and_watches(monkeypatch):
 
 def test_secrets_are_watched_by_name_in_their_namespace_and_not_decoded(client, monkeypatch):
     """Without the selector the request would be for all Secrets; RBAC refuses that."""
-    noted = lists_and_watches(monkeypatch)
+    noted = lists_and_watches(client, monkeypatch)
     Caches(client, ["ns"], lambda *_: None, secrets=["a", "b", "a"])
     secrets = [row for row in noted if row[0].endswith("/secrets")]
     assert secrets == [
@@ -144,7 +149,7 @@ def test_secrets_are_watched_by_name_in_their_namespace_and_not_decoded(client, 
 
 
 def test_of_namespaces_only_those_that_are_served_are_watched(client, monkeypatch):
-    noted = lists_and_watches(monkeypatch)
+    noted = lists_and_watches(client, monkeypatch)
     Caches(client, ["ns"], lambda *_: None)
     assert ("/api/v1/namespaces", "metadata.name=ns", "UnstructuredCodec") in noted
     assert ("/api/v1/nodes", "", "UnstructuredCodec") in noted

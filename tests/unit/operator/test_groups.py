@@ -133,6 +133,7 @@ def test_one_change_leads_to_the_next_step(groups: Watched) -> None:
         assert groups.status("a", "g")["phase"] == phase
     groups.reconcile("a", "g")
     assert len(groups.server.patches) == 3, "nothing more to say"
+    assert 'kind="PodGroup",outcome="ok",verb="patch_status"} 3.0' in groups.metrics.expose().decode()
 
 
 def test_a_write_is_bound_to_the_version_that_was_looked_at(groups: Watched) -> None:
@@ -200,6 +201,7 @@ def test_no_status_is_written_by_an_operator_without_its_lease(groups: Watched) 
     with pytest.raises(WriteWithheld):
         groups.reconcile("a", "g")
     assert groups.server.patches == []
+    assert 'kind="PodGroup",outcome="not_sent",verb="patch_status"} 1.0' in groups.metrics.expose().decode()
 
 
 def test_an_object_that_is_gone_is_no_work(groups: Watched) -> None:

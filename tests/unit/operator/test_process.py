@@ -9,6 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from prometheus_client import CONTENT_TYPE_LATEST
 from structlog.testing import capture_logs
 
 from scheduler.connectionlimits import DEFAULT_LIMITS
@@ -103,6 +104,9 @@ async def test_metrics_are_shown_over_tls_to_whom_the_api_server_allows():
                 ("broken", (500, "the API server could not review the token\n")),
             ):
                 assert await get(token) == expected
+            headers = {"Authorization": "Bearer good"}
+            async with session.get("/metrics", headers=headers, ssl=False) as response:
+                assert response.headers["Content-Type"] == CONTENT_TYPE_LATEST
             status, text = await get("good")
             assert status == 200
             assert 'secondary_scheduler_operator_build_info{version="1.2.3"} 1.0' in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 from collections.abc import Iterator
 from copy import deepcopy
@@ -64,6 +65,7 @@ class FakeApiServer(ThreadingHTTPServer):
         self.bound = True
         self.created: list[dict[str, Any]] = []
         self.deleted: list[str] = []
+        self.options: list[dict[str, Any]] = []
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -86,7 +88,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(201, pod)
 
     def do_DELETE(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.options.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.server.deleted.append(self.path)
         self._answer(200, {})
 
@@ -305,4 +307,6 @@ def test_an_api_server_that_refuses_the_pod_is_quoted_and_the_pod_is_deleted_all
     assert "quota" in result.reason
     # Its answer may have been lost: the name is known.
     (deleted,) = server.deleted
-    assert deleted.startswith(f"{PODS}/fleet-gate-")
+    assert re.fullmatch(rf"{PODS}/fleet-gate-[0-9a-f]{{10}}", deleted)
+    assert (result.checks[-1].name, result.checks[-1].passed) == ("pod of secondary-scheduler", False)
+    assert server.options == [{"gracePeriodSeconds": 0}]

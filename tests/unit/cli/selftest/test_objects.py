@@ -105,7 +105,8 @@ def test_a_pod_of_the_run_is_created_in_its_namespace_and_ended_at_once(monkeypa
     cluster = own_cluster(connection, monkeypatch)
     cluster.create_here("Pod", "first", {"spec": {}}, {"a": "b"})
     cluster.end_pod("first")
-    (_, created, pod), (method, ended, options) = connection.sent
+    (posted, created, pod), (method, ended, options) = connection.sent
+    assert posted == "POST"
     assert created == f"/api/v1/namespaces/{NAMES.namespace}/pods"
     assert pod["metadata"]["labels"] == {LABEL: "a1b2c3", "a": "b"}
     assert (method, ended, options) == ("DELETE", f"{created}/first", {"gracePeriodSeconds": 0})
@@ -120,8 +121,13 @@ def test_a_right_is_missing_unless_the_api_server_says_that_it_is_there(
     connection.answer = {"status": {"allowed": allowed}}
     right = Right("create", "", "serviceaccounts", subresource="token")
     assert cluster.missing([right]) == ([] if allowed else [right])
-    attributes = connection.sent[0][2]["spec"]["resourceAttributes"]
-    assert attributes == {"verb": "create", "resource": "serviceaccounts", "subresource": "token"}
+    assert connection.sent[0][2] == {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {
+            "resourceAttributes": {"verb": "create", "resource": "serviceaccounts", "subresource": "token"},
+        },
+    }
 
 
 def test_the_token_is_of_the_runs_own_account(monkeypatch: pytest.MonkeyPatch) -> None:

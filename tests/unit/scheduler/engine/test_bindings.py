@@ -34,6 +34,7 @@ class Doubtful(FakeApi):
         self.answers: list[bytes | Exception | None] = []
         self.reads: list[bytes | Exception | None] = []
         self.attempts: list[tuple[str, str]] = []
+        self.prepaid: list[bool] = []
         self.held: set[str] = set()
         self.release = asyncio.Event()
 
@@ -43,6 +44,7 @@ class Doubtful(FakeApi):
         if path.endswith("/binding"):
             name = body["metadata"]["name"]
             self.attempts.append((name, body["target"]["name"]))
+            self.prepaid.append(prepaid)
             if name in self.held:
                 await self.release.wait()
             answer = self.answers.pop(0) if self.answers else None
@@ -79,6 +81,7 @@ async def test_a_binding_without_an_answer_is_written_again_to_the_same_node(eng
     engine.add_pod("p")
     await eventually(lambda: bool(api.bindings), "bound")
     assert api.attempts == [("p", "n1")] * 2
+    assert not api.prepaid[1], "the repetition waits for its turn"
     assert not rejected(engine, "p")
     assert engine.metrics.bindings.labels("unknown").value == 1
 

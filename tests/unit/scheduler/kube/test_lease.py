@@ -176,8 +176,12 @@ def test_a_free_lease_is_created_and_renewed(api: FakeLeases, candidate: Make) -
     holder = candidate()
     assert holder.started.wait(5)
     assert holder.elector.is_leader()
+    assert holder.elector.observed_holder == "me"
     assert 0 < holder.elector._held_until - time.monotonic() <= 1.0
-    first = api.writes[0]["spec"]
+    created = api.writes[0]
+    assert (created["apiVersion"], created["kind"]) == ("coordination.k8s.io/v1", "Lease")
+    assert (created["metadata"]["name"], created["metadata"]["namespace"]) == (SETTINGS.name, SETTINGS.namespace)
+    first = created["spec"]
     assert (first["holderIdentity"], first["leaseDurationSeconds"], first["leaseTransitions"]) == ("me", 2, 0)
     eventually(lambda: len(api.writes) >= 4)
     assert {write["spec"]["acquireTime"] for write in api.writes} == {first["acquireTime"]}

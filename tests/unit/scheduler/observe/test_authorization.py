@@ -103,6 +103,21 @@ async def test_a_refused_token_is_not_reviewed_again_for_a_while(
     assert reviews.tokens == ["junk", "junk"]
 
 
+async def test_each_token_has_the_name_of_its_own_user(clock: Clock) -> None:
+    class Everybody(Reviews):
+        async def post(self, path: str, body: dict[str, Any]) -> bytes:
+            status = {"authenticated": True, "allowed": True}
+            if path.endswith("tokenreviews"):
+                status |= {"user": {"username": f"user of {body['spec']['token']}"}}
+            return json.dumps({"status": status}).encode()
+
+    authorizer = Authorizer(Everybody(), clock=clock)
+    for token in ("first", "second"):
+        assert await authorizer.status(token, "/metrics", "10.0.0.1") == 200
+    assert [authorizer.user(token) for token in ("first", "second")] == ["user of first", "user of second"]
+    assert authorizer.user("third") == ""
+
+
 async def test_requests_that_come_together_share_a_review(authorizer: Authorizer, reviews: Reviews) -> None:
     statuses = await asyncio.gather(*(authorizer.status("good", "/metrics", "10.0.0.1") for _ in range(30)))
     assert set(statuses) == {200}
@@ -194,6 +209,18 @@ async def test_what_a_path_needs_can_be_said_by_whoever_serves_it(clock: Clock) 
     right = {"resourceAttributes": {"verb": "get", "resource": "nodes"}}
     assert await Authorizer(reviews, clock=clock, access=lambda path: right).status("good", "nodes", "a") == 200
     assert reviews.attributes == [right["resourceAttributes"]]
+
+
+async def test_a_user_without_a_name_is_asked_about_as_nobody() -> None:
+    users: list[Any] = []
+
+    class Nameless(Reviews):
+        async def post(self, path: str, body: dict[str, Any]) -> bytes:
+            users.append(body["spec"].get("user"))
+            return json.dumps({"status": {"authenticated": True, "user": {}}}).encode()
+
+    assert await Authorizer(Nameless()).status("good", "/metrics") == 403
+    assert users == [None, ""]
 
 
 async def test_a_review_of_rights_is_about_the_whole_user() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import logging
 from collections.abc import Iterator, Sequence
@@ -85,6 +86,7 @@ class Collector:
         self.bodies: list[Any] = []
         self.headers: list[Any] = []
         self._status, self._error = status, error
+        self.answer, self.encoding = b"x" * 200_000, "identity"
         monkeypatch.setattr(requests.adapters.HTTPAdapter, "send", self._send)
 
     def _send(self, request: requests.PreparedRequest, **_: Any) -> requests.Response:
@@ -95,7 +97,9 @@ class Collector:
         response = requests.Response()
         response.status_code, response.reason = self._status, SECRET
         response.headers["Location"] = "http://elsewhere.example/"
-        response.raw = HTTPResponse(io.BytesIO(b"x" * 200_000), preload_content=False)
+        response.raw = HTTPResponse(
+            io.BytesIO(self.answer), headers={"Content-Encoding": self.encoding}, preload_content=False
+        )
         response.request = request
         return response
 
@@ -116,7 +120,21 @@ def test_the_headers_of_the_environment_are_sent(sender: OtlpSender, monkeypatch
     assert b"\x1b[2J" in collector.bodies[0], "text with a lone surrogate is sent all the same"
 
 
-@pytest.mark.parametrize("status", [302, 401, 404, 503])
+@pytest.mark.parametrize(("size", "kept"), [(64 << 10, 64 << 10), ((64 << 10) + 1, 0)])
+def test_an_answer_is_kept_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch, size: int, kept: int) -> None:
+    Collector(monkeypatch).answer = b"x" * size
+    with ExportSession() as session:
+        assert len(session.post("http://collector.example").content) == kept
+
+
+def test_an_answer_is_not_decompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = Collector(monkeypatch)
+    collector.answer, collector.encoding = gzip.compress(b"x" * 1_000_000), "gzip"
+    with ExportSession() as session:
+        assert session.post("http://collector.example").content == collector.answer
+
+
+@pytest.mark.parametrize("status", [300, 302, 401, 404, 503])
 def test_other_answers_are_problems_and_redirects_are_not_followed(
     sender: OtlpSender, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, status: int
 ) -> None:

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from scheduler.kube import client as kube
 from scheduler.kube.client import ClientConfig, KubeClient, api_path
-from scheduler.kube.client.http import TokenBucket
+from scheduler.kube.client.http import RequestWriter, TokenBucket
 from tests.unit.scheduler.kube.fake_api import FakeApi, answer, running, status_body
 
 CANARY = "canary-7f3a9e"
@@ -196,10 +196,11 @@ async def test_retry_after_is_obeyed_within_the_timeout(api: FakeApi) -> None:
         assert len(api.lists) == 3
 
 
-async def test_redirects_are_not_followed(api: FakeApi) -> None:
+@pytest.mark.parametrize("status", [300, 302, 399])
+async def test_redirects_are_not_followed(api: FakeApi, status: int) -> None:
     async def redirect(request: web.Request) -> web.StreamResponse:
         api.tokens_seen.append(request.path)
-        return web.Response(status=302, headers={"Location": "http://127.0.0.1:1/evil"})
+        return web.Response(status=status, headers={"Location": "http://127.0.0.1:1/evil"})
 
     api.handle = redirect  # type: ignore[method-assign]
     async with running(api), KubeClient(ClientConfig(server=api.url, token="t")) as client:
@@ -439,9 +440,67 @@ async def test_a_watch_whose_refusal_breaks_off_is_an_error_of_the_connection(ap
 
     api.handle = broken  # type: ignore[method-assign]
     async with running(api), KubeClient(ClientConfig(server=api.url)) as client:
-        with pytest.raises(kube.ConnectionFailed):
+        with pytest.raises(kube.ConnectionFailed, match=r"^GET /api/v1/pods: the server closed the connection"):
             async with client.stream("/api/v1/pods", {"watch": "true"}, timeout=5, silence=5):
                 pass
+
+
+async def test_a_watch_without_a_server_says_which_and_why(unused_tcp_port: int) -> None:
+    async with KubeClient(ClientConfig(server=f"http://127.0.0.1:{unused_tcp_port}")) as client:
+        with pytest.raises(kube.ConnectionFailed, match=r"^GET /api/v1/pods: cannot connect to .*[Rr]efused"):
+            async with client.stream("/api/v1/pods", timeout=5, silence=5):
+                pass
+
+
+async def test_without_a_time_to_wait_a_busy_server_is_asked_again_after_one_second_then_two(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    real = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        if seconds >= 1.0:
+            waits.append(seconds)
+        await real(0)
+
+    monkeypatch.setattr("scheduler.kube.client.http.asyncio.sleep", sleep)
+    monkeypatch.setattr("scheduler.kube.client.http.random.uniform", lambda low, high: high)
+    api.next_lists = [answer(429, "TooManyRequests"), answer(429, "TooManyRequests")]
+    async with KubeClient(ClientConfig(server=api.url)) as client:
+        await client.get("/api/v1/pods", timeout=30)
+    assert waits == [1.25, 2.25]
+
+
+def test_a_request_without_a_body_says_that_it_has_none() -> None:
+    writer = RequestWriter("api.example", "me")
+    common = "Host: api.example\r\nUser-Agent: me\r\nAccept: application/json\r\nAccept-Encoding: identity\r\n"
+    assert writer.write("POST", "/x", None) == f"POST /x HTTP/1.1\r\n{common}Content-Length: 0\r\n\r\n".encode()
+    for method in ("GET", "HEAD", "DELETE"):
+        assert writer.write(method, "/x", None) == f"{method} /x HTTP/1.1\r\n{common}\r\n".encode()
+
+
+async def test_where_a_kept_connection_is_lost_another_is_opened_at_once(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[bool] = []
+
+    async def cut_once(request: web.Request) -> web.StreamResponse:
+        if len(opened) == 1:
+            assert request.transport is not None
+            request.transport.abort()
+        return web.Response(body=b"{}")
+
+    api.handle = cut_once  # type: ignore[method-assign]
+    async with running(api), KubeClient(ClientConfig(server=api.url)) as client:
+        open_connection = client._pool.open
+
+        async def note(*arguments: Any, at_once: bool = False) -> Any:
+            opened.append(at_once)
+            return await open_connection(*arguments, at_once=at_once)
+
+        monkeypatch.setattr(client._pool, "open", note)
+        await client.get("/x")
+    assert opened == [False, True]
 
 
 async def test_leadership_that_is_lost_before_a_repetition_leaves_the_outcome_open(api: FakeApi) -> None:

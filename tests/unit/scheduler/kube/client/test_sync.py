@@ -13,17 +13,27 @@ from pathlib import Path
 import pytest
 
 from devcluster.pki import CertificateAuthority
-from scheduler.kube.client import ClientConfig, Conflict, ConnectionFailed, ResponseTooLarge, SyncClient, SyncConnection
+from scheduler.kube.client import (
+    ClientConfig,
+    Conflict,
+    ConnectionFailed,
+    ResponseTooLarge,
+    SyncClient,
+    SyncConnection,
+    TooManyRequests,
+)
 from tests.unit.scheduler.kube.fake_api import status_body
 
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    retry_after = ""
 
     def do_GET(self) -> None:
         server = self.server
         assert isinstance(server, Server)
         server.connections.append(self.client_address)
+        server.paths.append(self.path)
         self.send_response(200)
         self.send_header("Content-Length", "2")
         for warning in server.warnings:
@@ -42,6 +52,15 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def do_DELETE(self) -> None:
+        body = status_body(429, "TooManyRequests")
+        self.send_response(429)
+        for name, value in (("Retry-After", self.retry_after), ("Content-Length", str(len(body)))):
+            if value:
+                self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
         pass
 
@@ -50,6 +69,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.connections: list[tuple[str, int]] = []
+        self.paths: list[str] = []
         self.warnings: list[str] = []
         self.drops = False
         self.answered = threading.Event()
@@ -81,6 +101,36 @@ def test_warnings_are_handed_on_unquoted(server: Server) -> None:
     connection.request("GET", "/x", on_warning=warnings.append)
     connection.close()
     assert warnings == ["v1 is deprecated", 'unknown field "spec.a"']
+
+
+def test_who_asks_for_warnings_may_get_none(server: Server) -> None:
+    warnings: list[str] = []
+    with contextlib.closing(SyncConnection(server.config, timeout=5)) as connection:
+        connection.request("GET", "/x", on_warning=warnings.append)
+    assert warnings == []
+
+
+def test_a_path_of_the_servers_address_stands_before_each_path(server: Server) -> None:
+    config = ClientConfig(server=f"{server.config.server}/clusters/X/")
+    with contextlib.closing(SyncConnection(config, timeout=5)) as connection:
+        connection.get("/version")
+    assert server.paths == ["/clusters/X/version"]
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7.0), ("", None), ("soon", None), ("-1", None), ("9" * 10, None), ("9" * 9, 999999999)],
+)
+def test_how_long_to_wait_is_told_where_the_server_says_it_in_seconds(
+    server: Server, monkeypatch: pytest.MonkeyPatch, header: str, seconds: float | None
+) -> None:
+    monkeypatch.setattr(Handler, "retry_after", header)
+    with (
+        contextlib.closing(SyncConnection(server.config, timeout=5)) as connection,
+        pytest.raises(TooManyRequests) as raised,
+    ):
+        connection.request("DELETE", "/x")
+    assert raised.value.retry_after == seconds
 
 
 def test_a_connection_that_the_server_closed_is_replaced(server: Server) -> None:
