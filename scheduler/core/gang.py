@@ -334,7 +334,7 @@ class _GangAttempt:
         for tried, domain in enumerate(islice(domains, _DOMAINS_TRIED), 1):
             self._domain = domain
             self._overlay.narrow(domain.rows(self._overlay))
-            asked, before = self._answers, len(self._placed_after)
+            answers, before = self._answers, len(self._placed_after)
             yield from self._place(pods)
             if len(self._placed_after) == before + len(pods) or self.ended:
                 break
@@ -342,7 +342,7 @@ class _GangAttempt:
                 if self._placed_after.pop(pod.uid, None) is not None:
                     self._overlay.remove_known_pod(pod, self._overlay.row(self._placements[pod.uid].node or ""))
                     self._placements[pod.uid] = replace(self._placements[pod.uid], node=None, code=Code.UNSCHEDULABLE)
-            if self._answers > asked and tried == _DOMAINS_ASKED_ABOUT:
+            if self._answers > answers and tried == _DOMAINS_ASKED_ABOUT:
                 break
         self._domain = outer
         self._overlay.narrow(self._rows())

@@ -279,13 +279,13 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
         if len(placed) + len(waiting) < group.spec.min_member:
             return None
         try:
-            where = self._where(group_key, topology, waiting, placed)
+            nodes = self._where(group_key, topology, waiting, placed)
         except ValueError:
             # PreFilter says it.
             return None
         seconds = wait_seconds(group, self._wait)
         name = f"pod group {group_key}"
-        return fw.Gang(name, tuple(waiting), group.spec.min_member, len(placed), seconds, topology=where)
+        return fw.Gang(name, tuple(waiting), group.spec.min_member, len(placed), seconds, topology=nodes)
 
     def _where(
         self,

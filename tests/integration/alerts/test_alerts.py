@@ -57,9 +57,9 @@ def evaluations(case: Case) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("alert", RULES)
 def test_an_alert_fires_for_its_problem_and_for_nothing_close_to_it(alert: str, promtool: Path, tmp_path: Path) -> None:
     # The others would only take time: promtool evaluates every rule at every scrape.
-    asked = [rule for rule in recorded(NAMESPACE) if rule["record"] in RULES[alert]["expr"]]
+    recording = [rule for rule in recorded(NAMESPACE) if rule["record"] in RULES[alert]["expr"]]
     groups = [
-        {"name": "recorded", "rules": asked},
+        {"name": "recorded", "rules": recording},
         {"name": "alerts", "rules": [with_values_only(RULES[alert])]},
     ]
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": groups}))
