@@ -286,7 +286,7 @@ class Gangs:
         decision = yield from self._attempts.decide_gang(gang, pods, enough, work, on_decision)
         seconds = time.perf_counter() - began
         self._metrics.algorithm_duration.observe(seconds)
-        if gang.tries is not MemberTries.UNTIL_ENOUGH:
+        if isinstance(self._plugin_of(pods[0]), GangReporter):
             self._metrics.pod_group_decided(pods[0].scheduler_name, seconds)
         for placement in decision.placements:
             self._metrics.count_observations(placement.counters)

@@ -102,8 +102,8 @@ class MemberTries(Enum):
 
     - UNTIL_ENOUGH: until the minimum is reached. Those that do not fit are tried once more when others found a place.
       Further members are decided one by one later.
-    - EACH_ONCE: every member, in order of priority and first attempt, as kube-scheduler 1.36 does with its PodGroups.
-      An error ends the attempt.
+    - EACH_ONCE: every member, in order of priority and first attempt, as kube-scheduler 1.36 does with its PodGroups,
+      and members of a gang with a topology once enough run. An error ends the attempt.
     - WHILE_POSSIBLE: the same, until too few are left for the minimum, as 1.37 does.
     """
 
@@ -176,8 +176,8 @@ class Gang(Struct, frozen=True):
 
     @property
     def missing(self) -> int:
-        """Return how many members need a node in one attempt: as many as the minimum lacks. Beyond the minimum members
-        of a gang with a topology come one by one, as the nodes of the others say where they may go."""
+        """Return how many members need a node in one attempt: as many as the minimum lacks. Beyond the minimum one of a
+        gang with a topology suffices, as the nodes of the others say where they may go."""
         return max(0 if self.topology is None else 1, self.minimum - self.placed)
 
 

@@ -285,7 +285,10 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
             return None
         seconds = wait_seconds(group, self._wait)
         name = f"pod group {group_key}"
-        return fw.Gang(name, tuple(waiting), group.spec.min_member, len(placed), seconds, topology=nodes)
+        runs = len(placed) >= group.spec.min_member
+        # Those beyond the minimum, which may be thousands, are decided in one attempt, each for itself.
+        tries = fw.MemberTries.EACH_ONCE if runs else fw.MemberTries.UNTIL_ENOUGH
+        return fw.Gang(name, tuple(waiting), group.spec.min_member, len(placed), seconds, tries, topology=nodes)
 
     def _where(
         self,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+import pytest
 
 from scheduler.answers import DecisionList, DomainRoom, GangReport
 from scheduler.engine import HistoryLimits
 from scheduler.engine.inputs import NodeUpdate
+from scheduler.framework import Gang, PodInfo
 from scheduler.kube.model import EventType
 from scheduler.observe import PodsQuestion
 from scheduler.plugins.coscheduling.topology import PREFERRED, RANK_LABEL, REQUIRED, SLICE, SLICE_SIZE, WIDEN_AFTER
@@ -90,6 +94,26 @@ async def test_later_members_follow_into_the_rack_or_wait(start: Start) -> None:
     engine.add_member("fourth", "g", cpu="700m")
     await eventually(lambda: "in rack=a" in engine.message("fourth"), "no room there")
     assert len(engine.bound) == 3
+
+
+async def test_many_later_members_are_decided_in_a_few_attempts(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One by one, each would take all others out of the queue and put them back."""
+    engine = await start()
+    engine.add_group("g", 1, annotations={REQUIRED: "rack"})
+    engine.add_node("a-0", cpu="64", labels={"rack": "a"})
+    engine.add_member("first", "g", cpu="10m")
+    await eventually(lambda: engine.bound == {"first"}, "the gang")
+    attempts = engine.cycle._attempts
+    decide_gang, sizes = attempts.decide_gang, []
+
+    def decide(gang: Gang, pods: Sequence[PodInfo], *rest: Any) -> Any:
+        sizes.append(len(pods))
+        return decide_gang(gang, pods, *rest)
+
+    monkeypatch.setattr(attempts, "decide_gang", decide)
+    engine.add_members("g", 50, cpu="10m")
+    await eventually(lambda: len(engine.bound) == 51, "all that fit")
+    assert len(sizes) < 10, sizes
 
 
 async def test_a_preferred_level_is_left_after_a_while(start: Start) -> None:
