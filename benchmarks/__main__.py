@@ -32,6 +32,7 @@ COMMANDS = {
     ),
     "program": ("program", "the Pulumi program on a local cluster: time of preview and update, and its imports"),
     "core": ("core", "decisions per second of the scheduling core, without I/O"),
+    "gangs": ("gangs", "milliseconds to decide a whole gang, anywhere and in one rack, without I/O"),
     "preempting": ("preempting", "milliseconds per pod that preempts others, without I/O"),
     "plan": ("planning", "CPU time and memory of `simulate` and `plan` on a large snapshot"),
     "numa": ("numa", "decisions per second with NodeResourceTopologyMatch, without I/O"),

@@ -1,0 +1,93 @@
+"""Milliseconds to decide a whole gang, without I/O: `python -m benchmarks gangs`.
+
+Anywhere in the cluster, and in one rack of a hundred nodes; members all alike, of twenty shapes, and of a shape each.
+Nothing is assumed in between. The clock is CPU time, and the least of some rounds counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from benchmarks.core import NOW, pod, profile
+from benchmarks.harness import manifests
+from scheduler.core import decide_gang
+from scheduler.framework import Gang, GangTopology, PodInfo, ProfileRunner, conclude
+from scheduler.helpers import PodReducer, reduce_node
+from scheduler.kube.model import decode_node
+from scheduler.state import ClusterState
+
+RACK = "topology.example.com/rack"
+NODES_PER_RACK = 100
+GANGS = ((64, 1), (1000, 1), (1000, 20), (1000, 1000))
+"""Members, and of how many shapes they are."""
+
+
+def cluster(nodes: int) -> ClusterState:
+    """Empty nodes of 64 CPUs in racks of a hundred."""
+    state = ClusterState()
+    for number in range(nodes):
+        node = manifests.node(number, {"cpu": "64", "memory": "384Gi", "pods": "110"})
+        node["metadata"]["labels"][RACK] = f"rack-{number // NODES_PER_RACK}"
+        state.upsert_node(reduce_node(decode_node(msgspec.json.encode(node))))
+    return state
+
+
+def members(number: int, shapes: int) -> list[PodInfo]:
+    """Pods of some shapes in turn."""
+    reducer = PodReducer()
+    return [pod(reducer, f"member-{index}", 500 + index % shapes, 100) for index in range(number)]
+
+
+def milliseconds(
+    state: ClusterState, runner: ProfileRunner, pods: Sequence[PodInfo], topology: GangTopology | None
+) -> float:
+    """CPU time of one decision.
+
+    Raises:
+        RuntimeError: a member did not fit.
+    """
+    gang = Gang("gang", tuple(pods), len(pods), 0, 60.0, topology=topology)
+    snapshot = state.snapshot(NOW)
+    started = time.process_time()
+    decision = conclude(decide_gang(snapshot, gang, pods, lambda info: runner, random.Random(1), gang.missing))
+    seconds = time.process_time() - started
+    if len(decision.placed) < len(pods):
+        raise RuntimeError(f"{len(decision.placed)} of {len(pods)} members fit")
+    return seconds * 1000
+
+
+def measure(nodes: int, rounds: int) -> list[dict[str, Any]]:
+    """One entry per gang."""
+    state, runner, measurements = cluster(nodes), profile("default"), []
+    for number, shapes in GANGS:
+        pods = members(number, shapes)
+        times = {
+            name: min(milliseconds(state, runner, pods, topology) for _ in range(rounds))
+            for name, topology in (("anywhere", None), ("oneRack", GangTopology((RACK,))))
+        }
+        measurements.append({"members": number, "shapes": shapes, **{key: round(ms, 1) for key, ms in times.items()}})
+    return measurements
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print a table, or JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks gangs", description=__doc__)
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    measurements = measure(options.nodes, options.rounds)
+    if options.json:
+        print(json.dumps(measurements, indent=1))
+        return 0
+    print(f"{'members':>8}{'shapes':>8}{'anywhere, ms':>14}{'one rack, ms':>14}")
+    for each in measurements:
+        print(f"{each['members']:>8}{each['shapes']:>8}{each['anywhere']:>14}{each['oneRack']:>14}")
+    return 0
