@@ -62,6 +62,8 @@ class Cast:
 
 
 Fault = Callable[[Cast], Coroutine[Any, Any, None]]
+Replace = Callable[[Stage, asyncio.Event], Coroutine[Any, Any, None]]
+"""Starts processes in the place of those that have ended, until the event is set."""
 
 
 def _requests(action: Callable[[random.Random], faults.Action], probability: float, **about: str) -> Fault:
@@ -275,15 +277,18 @@ async def disturb(stage: Stage, schedulers: list[Scheduler], chosen: Iterable[st
             raise result
 
 
-async def settle(stage: Stage, schedulers: list[Scheduler], chosen: Iterable[str]) -> None:
-    """Take the faults away, and wait until all that fits is bound; a process is started whenever none is left."""
+async def settle(
+    stage: Stage, schedulers: list[Scheduler], chosen: Iterable[str], replace: Replace | None = None
+) -> None:
+    """Take the faults away, and wait until all that fits is bound; by default, a further process is started whenever
+    none is left."""
     for scheduler in schedulers:
         scheduler.proxy.rules.clear()
         # What a rule swallows or holds must not last longer than the faults.
         if _SILENCE in chosen:
             scheduler.proxy.reset_all()
     settled = asyncio.Event()
-    replacing = asyncio.create_task(_replace(stage, settled))
+    replacing = asyncio.create_task((replace or _replace)(stage, settled))
     try:
         await stage.settle()
     finally:
