@@ -197,7 +197,7 @@ MATRIX = (
         ("tests/integration/etcd_restore/test_components.py::"
          "test_operator_rebalancer_and_page_know_what_a_restored_etcd_has",),
     ),
-    Row(50, "preemption storm; 1,000 nominated pods", "a victim each, promised room is kept, others flow; I1 I2 I4"),
+    Row(50, "preemption storm; 200 nominated pods", "a victim each, promised room is kept, others flow; I1 I2 I4"),
     Row(51, "PodGroup whose minMember flaps at 10 Hz", "bound only when it says so; I5"),
     Row(52, "nodes flap at 10 Hz under 1,000 waiting pods", "hold up none that fits; I3 I4 I7"),
     Row(53, "429 from fair queueing for a minute", "said; no storm; a starved leader is followed; I6 I8 I9"),

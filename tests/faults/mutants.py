@@ -163,7 +163,7 @@ MUTANTS: dict[str, Mutant] = {
     "keeps-what-is-gone": Mutant("I7", "watch-expires", _keep_what_is_gone),
     "keeps-what-was-refused": Mutant("I7", "webhook-refuses-bindings", _keep_what_was_refused),
     "never-hears-of-minimums": Mutant("I5", "minimum-flaps", profile=_without("Coscheduling")),
-    "forgets-nominations": Mutant("played", "thousand-nominated-pods", _forget_nominations),
+    "forgets-nominations": Mutant("played", "nominated-pods", _forget_nominations),
     "believes-what-was-undone": Mutant("I7", "etcd-put-back", _believe_what_was_undone),
     "logs-at-length": Mutant("I8", "bind-applied-answer-lost", _log_at_length),
     "says-nothing": Mutant("I9", "rights-removed", _say_nothing),

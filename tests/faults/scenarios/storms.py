@@ -8,6 +8,7 @@ import itertools
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from tests.faults.history import POD
@@ -21,6 +22,8 @@ Json = dict[str, Any]
 _HERTZ = 10
 _TERMINATING_SECONDS = 0.3
 """How long a pod takes to end."""
+_NO_FIT = "no fit; waiting"
+"""In our log, an attempt at a pod that fits nowhere."""
 _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
@@ -126,10 +129,10 @@ async def _left(stage: Stage, labels: str, fields: str) -> int:
     return len(answer["items"]) + int(answer["metadata"].get("remainingItemCount") or 0)
 
 
-@scenario(50, "beside 1,000 pods that wait for their victims' end others flow, and nobody takes the room they made")
-async def thousand_nominated_pods(stage: Stage) -> None:
+@scenario(50, "beside 200 pods that wait for their victims' end others flow, and nobody takes the room they made")
+async def nominated_pods(stage: Stage) -> None:
     # Up to 1.34, a preemption deletes its node's victims of before once more: of many on a node, the square.
-    count, on_each = scaled(1000), 10
+    count, on_each = scaled(200), 10
     nodes = math.ceil(count / on_each)
     stage.within = 60.0 * scaled(1)
     classes = {"low": {"value": 0}, "thief": {"value": 50, "preemptionPolicy": "Never"}, "high": {"value": 100}}
@@ -266,6 +269,8 @@ async def nodes_flap_under_waiting_pods(stage: Stage) -> None:
     scheduler = await stage.scheduler()
     # A node may become unready while a Binding for it is under way, for which a busy machine takes its time.
     stage.expected.staleness = 400
+    # A line an attempt, of which a flap makes one for each pod that might fit.
+    stage.bounds = replace(stage.bounds, log_bytes=16 << 20)
     flapping = list(names("flapping", 3))
     await stage.nodes(*flapping, cpu="4", labels={"flaps": "yes"})
     await stage.nodes("steady", cpu="8")
@@ -277,15 +282,17 @@ async def nodes_flap_under_waiting_pods(stage: Stage) -> None:
     changes, seconds = 0, 10
     since = time.monotonic()
     slowest = longest_answer = 0.0
+    most_before = 0
     only_there = {"nodeSelector": {"flaps": "yes"}}
     async with _meanwhile(*(_flap(stage, node) for node in flapping)):
         for number in range(seconds):
             name = f"good-{number}"
-            began = time.monotonic()
+            began, attempts = time.monotonic(), scheduler.log.count(_NO_FIT)
             await stage.pods(name, cpu="100m", nodeSelector={"kubernetes.io/hostname": "steady"})
             await stage.pods(f"there-{number}", cpu="500m", **only_there)
-            await eventually(lambda name=name: placed(stage, name))
+            await eventually(lambda name=name: placed(stage, name), 60)
             slowest = max(slowest, time.monotonic() - began)
+            most_before = max(most_before, scheduler.log.count(_NO_FIT) - attempts)
             began = time.monotonic()
             status, _ = await scheduler.ask("/livez")
             longest_answer = max(longest_answer, time.monotonic() - began)
@@ -299,8 +306,10 @@ async def nodes_flap_under_waiting_pods(stage: Stage) -> None:
     stage.figures["writes_per_change"] = stage.figures["writes"] / changes
     wanted = [*names("good", seconds), *names("there", seconds)]
     stage.figures["recover_seconds"] = await stage.bound(*wanted)
-    assert slowest < patience(5), f"a good pod waited {slowest:.1f} s"
+    # Each pod that waits may be looked at once before it, as their turn came first; how long that takes, machines tell.
     if stage.kind == OURS:
+        stage.figures["attempts_before"] = most_before
+        assert most_before < 1.5 * len(hopeless), f"a good pod waited for {most_before} attempts at others"
         assert longest_answer < patience(2), f"/livez took {longest_answer:.1f} s"
     # One look per pod and change would be 1,000 writes for each.
     assert stage.figures["writes"] < len(hopeless) * changes / 10, f"{stage.figures['writes']} Events and conditions"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from dataclasses import replace
 from typing import Any
 
 from devcluster.releases import DEFAULT
@@ -40,6 +41,8 @@ async def _make_elsewhere(stage: Stage, namespace: str, count: int) -> None:
 async def namespace_of_waiting_pods_deleted(stage: Stage) -> None:
     count, doomed = scaled(1000), f"{stage.namespace}-doomed"
     scheduler = await stage.scheduler()
+    # A line for each refused Binding, of which a pod has some while its namespace ends.
+    stage.bounds = replace(stage.bounds, log_bytes=8 << 20)
     await stage.nodes("n1", cpu="1")
     await stage.api.create({"kind": "Namespace", "metadata": {"name": doomed}})
     await _make_elsewhere(stage, doomed, count)
