@@ -295,6 +295,11 @@ LOAD = (
     Load("10,000 labels on a pod", "ten-thousand-labels", _HOSTILE),
     Load("15 pods of a mebibyte", "objects-of-a-mebibyte", _HOSTILE),
     Load(
+        "5,000 running pods of 30 kB", "pods-of-thirty-kilobytes",
+        {"ready_seconds": "a start until it is ready, s", "most_resident_mib": "MiB of memory at most"},
+        5, " --scale 5 --seed 5",
+    ),
+    Load(
         "100 namespaces with hostile names", "hundred-namespaces",
         {"series_more": "metric series more for 90 of them", "recover_seconds": "an ordinary pod beside them, s"},
     ),
