@@ -10,7 +10,6 @@ something.
 from __future__ import annotations
 
 import asyncio
-import functools
 import random
 import time
 from collections.abc import AsyncIterator
@@ -84,7 +83,8 @@ class Endurance:
             chosen[0] = draw.choice(_ENDING)
         try:
             await mixes.disturb(stage, pair, chosen, drawn_by)
-            await mixes.settle(stage, pair, chosen, functools.partial(self._revive, chosen))
+            await self._revive(stage, chosen)
+            await mixes.settle(stage, pair, chosen, _replace_nobody)
             figures = await self._judge(stage, chosen)
             await _clear(stage)
         except Exception as error:  # so that the rounds after it are played
@@ -116,18 +116,18 @@ class Endurance:
         bound = sum(stage.ours.bound(bind) for bind in past.binds())
         return {"bound": bound, "changes": changes, "requests": len(past.requests)}
 
-    async def _revive(self, chosen: list[str], stage: Stage, settled: asyncio.Event) -> None:
-        """Start again what has ended, as a kubelet does; an end that no fault asked for breaks a promise."""
-        while not settled.is_set():
-            for each in stage.schedulers:
-                if not each.alive:
-                    assert each.process is not None
-                    self.ends += 1
-                    if not set(chosen) & set(_ENDING) and LEASE_LOST not in each.log_since_start:
-                        text = f"{each.name} ended with {each.process.returncode}: {each.log_since_start[-500:]}"
-                        stage.violations.append(Violation("I9", text))
-                    await each.start(ready=False)
-            await asyncio.sleep(0.5)
+    async def _revive(self, stage: Stage, chosen: list[str]) -> None:
+        """Start again what has ended, as a kubelet does; an end that no fault asked for breaks a promise. It waits
+        until each is ready: a process that has just begun dies of the signal by which `settle` asks for its cache."""
+        for each in stage.schedulers:
+            if not each.alive:
+                assert each.process is not None
+                self.ends += 1
+                if not set(chosen) & set(_ENDING) and LEASE_LOST not in each.log_since_start:
+                    text = f"{each.name} ended with {each.process.returncode}: {each.log_since_start[-500:]}"
+                    stage.violations.append(Violation("I9", text))
+                await each.start(ready=False)
+                await each.until(each.is_ready, 90)
 
     def _sample(self, scheduler: Scheduler, number: int) -> int:
         assert scheduler.process is not None
@@ -170,6 +170,10 @@ class Endurance:
             "lives": lives,
             "broken": [(row["round"], text[:200]) for row in self.rounds for text in row["violations"]],
         }
+
+
+async def _replace_nobody(stage: Stage, settled: asyncio.Event) -> None:
+    """Who ends while the others settle is started again in the next round."""
 
 
 async def _begin_anew(stage: Stage) -> None:
