@@ -446,6 +446,7 @@ class Daemon:
             if self._synced:
                 self._reporter.report_overcommits(self.engine.overcommits.report())
                 self._reporter.report_unread(self._reflectors)
+                self._reporter.report_failing(self._reflectors)
 
     def _refresh_gauges(self) -> None:
         state = self.engine.state

@@ -63,6 +63,8 @@ class Reporter:
         self._may_schedule = may_schedule
         self._loads: dict[str, LoadStatus] = {}
         self._overcommitted = False
+        self._failing: frozenset[str] = frozenset()
+        self._failure_said = False
 
     def report_load(self, status: LoadStatus) -> None:
         """Say whether a source of load is fresh; on the Lease whether all are, and why not or why reads fail."""
@@ -115,6 +117,29 @@ class Reporter:
         absent = [f"{name} (not served)" for name, state in states.items() if state.absent]
         unread = [f"{name} (refused)" for name, state in states.items() if state.unread]
         self._annotate(ANNOTATION_UNREAD, ", ".join((*absent, *unread)) or None)
+
+    def report_failing(self, reflectors: Mapping[str, Reflector[Any, Any]]) -> None:
+        """Say in the log that lists and watches fail, when some did so in the report before, too; and when none does
+        any more. Refusals are `report_refusal`'s."""
+        failing = {
+            name: each.state.error
+            for name, each in reflectors.items()
+            if each.state.error is not None
+            and each.refusal is None
+            and not (each.state.watching or each.state.absent or each.state.unread)
+        }
+        lasting = sorted(self._failing & failing.keys())
+        self._failing = frozenset(failing)
+        if lasting and not self._failure_said:
+            self._failure_said = True
+            log.warning(
+                "watches fail: what changes in the cluster is not known until they work again",
+                resources=", ".join(lasting),
+                reason=str(failing[lasting[0]]),
+            )
+        elif self._failure_said and not failing:
+            self._failure_said = False
+            log.info("watches work again")
 
     def report_refusal(self, resource: str, error: KubeError | None, unread: bool) -> None:
         """Say that the API server refuses a watch, or allows it again. Called once per change.

@@ -295,3 +295,27 @@ def test_an_engine_that_was_killed_is_followed_by_one_that_completes_its_work(
     live.places_a_pod(f"after-kill-{live.settings['installMode']}")
     live.run("destroy", "--yes", "--skip-preview")
     assert live.cluster_scoped() == live.before
+
+
+def test_a_stack_whose_state_is_lost_adopts_what_is_there_without_a_restart(live: Live) -> None:
+    eventually(lambda: live.cluster_scoped() == live.before)
+    live.up(adoptExisting=False)
+    live.places_a_pod(f"before-the-loss-{live.settings['installMode']}")
+    known, pods = objects(live), live.pods()
+    # As a backend that is gone: nothing on the cluster is touched.
+    for verb in (("rm", "--force", "--yes", "--preserve-config"), ("init",)):
+        command = ["pulumi", "stack", *verb, *live.command()[1:3]]
+        subprocess.run(command, cwd=CHECKOUT, env=live.environment, check=True, capture_output=True)
+    assert objects(live) == {}
+    text = live.up(fails=True)
+    assert f"Namespace {NAMESPACE} already exists on the cluster" in text
+    assert "Traceback" not in text
+    assert live.pods() == pods, "what is refused changes nothing"
+    live.up(adoptExisting=True)
+    live.up(adoptExisting=False)
+    live.nothing_to_change()
+    assert objects(live) == known, "each object is the stack's again, and none is another"
+    assert live.pods() == pods, "nothing was restarted"
+    live.places_a_pod(f"after-the-loss-{live.settings['installMode']}")
+    live.run("destroy", "--yes", "--skip-preview")
+    assert live.cluster_scoped() == live.before

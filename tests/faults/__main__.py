@@ -8,6 +8,7 @@
     python -m tests.faults --kill-and-compare 20 --seed 1   # killed at random requests: the end of an undisturbed run
     python -m tests.faults --sieve                          # starts in the past, unseen states, ends between two writes
     python -m tests.faults --soak 100000 --minutes 60       # pods and nodes come and go: what grows with them
+    python -m tests.faults --endure 420 --record runs.jsonl # one pair under mixed faults for so many minutes
 
 Prints one JSON line per scenario. Exit code: 0 without a violation, else 1.
 """
@@ -26,6 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.faults import kills, mixes, sieve
+from tests.faults.endurance import Endurance
 from tests.faults.plane import FaultPlane, fault_plane
 from tests.faults.scenarios import SCENARIOS, run
 from tests.faults.schedulers import OURS
@@ -49,6 +51,7 @@ def main(arguments: list[str]) -> int:
         "--soak", type=int, default=0, metavar="PODS", help="so many pods, on a control plane of their own"
     )
     parser.add_argument("--batch", type=int, default=BATCH, help="pods of the soak between two replaced nodes")
+    parser.add_argument("--endure", type=float, default=0, metavar="MINUTES", help="one pair, under mixed faults")
     parser.add_argument("--minutes", type=float, default=0, help="end mixes, kills or the soak after so many minutes")
     parser.add_argument("--scale", type=float, default=1, help="multiplies the numbers of pods in scenarios of load")
     parser.add_argument("--keep", type=Path, help="directory for the schedulers' logs")
@@ -74,8 +77,12 @@ def main(arguments: list[str]) -> int:
         return 0
     if options.soak:
         return _soak(options)
+    if options.endure:
+        return _endure(options)
     if not chosen and not (options.mix or options.kill_and_compare or options.sieve):
-        parser.error("nothing to play: give --scenario, --quick, --all, --mix, --kill-and-compare, --sieve or --soak")
+        parser.error(
+            "nothing to play: give --scenario, --quick, --all, --mix, --kill-and-compare, --sieve, --soak, --endure"
+        )
     number, parts = options.part
     chosen = [each for each in chosen[number - 1 :: parts] if (each.name, options.kind, options.seed) not in known]
 
@@ -127,6 +134,26 @@ def _soak(options: argparse.Namespace) -> int:
             for name, figure in figures.items():
                 _write({"figure": name, **figure.row()}, options.record)
     return int(any(figure.grows for figure in figures.values()))
+
+
+def _endure(options: argparse.Namespace) -> int:
+    """Returns 1 when a promise was broken."""
+
+    async def play(plane: FaultPlane, endurance: Endurance) -> None:
+        await prepare(plane)
+        async for row in endurance.run(options.endure):
+            _write(row, options.record)
+
+    with tempfile.TemporaryDirectory(prefix="faults-endurance-") as temporary, fault_plane() as plane:
+        directory = options.keep or Path(temporary)
+        directory.mkdir(parents=True, exist_ok=True)
+        endurance = Endurance(plane, directory, options.seed, options.kind)
+        try:
+            asyncio.run(play(plane, endurance))
+        finally:
+            report = endurance.report()
+            _write({"report": report}, options.record)
+    return int(bool(report["broken"]))
 
 
 def _part(text: str) -> tuple[int, int]:

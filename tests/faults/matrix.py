@@ -197,6 +197,38 @@ MATRIX = (
         ("tests/integration/etcd_restore/test_components.py::"
          "test_operator_rebalancer_and_page_know_what_a_restored_etcd_has",),
     ),
+    Row(50, "preemption storm; 200 nominated pods", "a victim each, promised room is kept, others flow; I1 I2 I4"),
+    Row(51, "PodGroup whose minMember flaps at 10 Hz", "bound only when it says so; I5"),
+    Row(52, "nodes flap at 10 Hz under 1,000 waiting pods", "hold up none that fits; I3 I4 I7"),
+    Row(53, "429 from fair queueing for a minute", "said; no storm; a starved leader is followed; I6 I8 I9"),
+    Row(
+        54, "webhook refuses Bindings, hangs, sends them elsewhere",
+        "quoted; the room is free, or promised while it may be used; I4 I7 I9",
+    ),
+    Row(55, "pods of 30 kB, 1,000 of them", "memory as for what is read of them; I8"),
+    Row(56, "namespace of 1,000 waiting pods deleted", "nothing of it is left, others flow; I4 I7"),
+    Row(
+        57, "two operators at once on one SecondaryScheduler", "one serves it, and the other says which; it takes over",
+        ("tests/integration/operator/test_two_operators.py::"
+         "test_an_operator_leaves_alone_what_another_holds_and_takes_it_when_that_is_gone",
+         "tests/integration/operator/test_two_operators.py::test_a_replica_that_waits_takes_every_namespace_over"),
+        _OURS_ALONE,
+    ),
+    Row(
+        58, "two pulumi up at once; the stack's state lost", "the second says who holds it; what is there is adopted",
+        ("tests/e2e/test_engine_faults.py::test_a_stack_that_another_update_holds_says_so_and_by_whom",
+         "tests/e2e/test_engine_faults.py::test_a_stack_whose_state_is_lost_adopts_what_is_there_without_a_restart"),
+        _OURS_ALONE,
+    ),
+    Row(59, "API server upgraded, 1.34 to 1.36 and back", "no pod and no leader lost; I1 I4 I6 I7"),
+    Row(
+        60, "what a terminal obeys, in all that tenants write", "printed harmlessly by plan, bundle, fleet, rebalance",
+        ("tests/unit/cli/plan/test_terminal.py::test_names_labels_and_messages_of_objects",
+         "tests/unit/cli/bundle/test_contents.py::test_nothing_in_it_and_nothing_said_controls_a_terminal",
+         "tests/unit/cli/fleet/test_terminal.py::test_what_an_engine_reports_of_a_cluster_controls_no_terminal",
+         "tests/unit/cli/rebalance/test_terminal.py::test_what_tenants_write_controls_no_terminal"),
+        _OURS_ALONE,
+    ),
 )  # fmt: skip
 _GO = ("real", "scheduler-plugins")
 _LABELS = {
@@ -262,6 +294,11 @@ LOAD = (
     ),
     Load("10,000 labels on a pod", "ten-thousand-labels", _HOSTILE),
     Load("15 pods of a mebibyte", "objects-of-a-mebibyte", _HOSTILE),
+    Load(
+        "5,000 running pods of 30 kB", "pods-of-thirty-kilobytes",
+        {"ready_seconds": "a start until it is ready, s", "most_resident_mib": "MiB of memory at most"},
+        5, " --scale 5 --seed 5",
+    ),
     Load(
         "100 namespaces with hostile names", "hundred-namespaces",
         {"series_more": "metric series more for 90 of them", "recover_seconds": "an ordinary pod beside them, s"},

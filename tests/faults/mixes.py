@@ -31,7 +31,8 @@ _END_SECONDS = 90.0
 _PATIENCE_SECONDS = 240.0
 """Until all is bound in the end. How fast that is, scenarios judge one at a time; mixes run on busy machines."""
 _SILENCE = "watches go silent"
-_ENVIRONMENT = {"FAULTS_BLOCK": "loop:3"}
+ENVIRONMENT = {"FAULTS_BLOCK": "loop:3", "FAULTS_SILENCE": "5"}
+"""What processes need for every fault."""
 
 
 @dataclass
@@ -61,6 +62,8 @@ class Cast:
 
 
 Fault = Callable[[Cast], Coroutine[Any, Any, None]]
+Replace = Callable[[Stage, asyncio.Event], Coroutine[Any, Any, None]]
+"""Starts processes in the place of those that have ended, until the event is set."""
 
 
 def _requests(action: Callable[[random.Random], faults.Action], probability: float, **about: str) -> Fault:
@@ -252,42 +255,54 @@ def mix(seed: int) -> tuple[list[str], Scenario]:
     async def play(stage: Stage) -> None:
         stage.within = _PATIENCE_SECONDS
         # Nodes only come and grow here, so that every decision can be judged by the state just before it.
-        environment = _ENVIRONMENT | ({"FAULTS_SILENCE": "5"} if _SILENCE in chosen else {})
-        schedulers = await _begin(stage, environment)
-        # Each draws from a sequence of its own: what is drawn must not depend on which of them is faster.
-        work = _workload(stage, random.Random(f"{seed} workload"))
-        injected = [FAULTS[name](Cast(stage, schedulers, random.Random(f"{seed} {name}"))) for name in chosen]
-        for result in await asyncio.gather(work, *injected, return_exceptions=True):
-            if isinstance(result, ApiError | AssertionError):
-                stage.violations.append(Violation("played", repr(result)[:300]))
-            elif isinstance(result, BaseException):
-                raise result
+        schedulers = await begin(stage, ENVIRONMENT | ({} if _SILENCE in chosen else {"FAULTS_SILENCE": ""}))
+        await disturb(stage, schedulers, chosen, str(seed))
         await asyncio.sleep(random.Random(f"{seed} end").uniform(0, 1))
-        for scheduler in schedulers:
-            scheduler.proxy.rules.clear()
-            # What a rule swallows or holds must not last longer than the faults.
-            if _SILENCE in chosen:
-                scheduler.proxy.reset_all()
         started = time.monotonic()
-        settled = asyncio.Event()
-        replacing = asyncio.create_task(_replace(stage, settled))
-        try:
-            await stage.settle()
-        finally:
-            settled.set()
-            await replacing
+        await settle(stage, schedulers, chosen)
         stage.figures["recover_seconds"] = time.monotonic() - started
 
     return chosen, Scenario(0, "mix " + ", ".join(chosen), "whatever happens together", play, False, False)
 
 
-async def _begin(stage: Stage, environment: dict[str, str]) -> list[Scheduler]:
+async def disturb(stage: Stage, schedulers: list[Scheduler], chosen: Iterable[str], drawn_by: str) -> None:
+    """A workload under faults, all drawn by a text. What a rule swallows or holds may last until `settle`."""
+    # Each draws from a sequence of its own: what is drawn must not depend on which of them is faster.
+    work = _workload(stage, random.Random(f"{drawn_by} workload"))
+    injected = [FAULTS[name](Cast(stage, schedulers, random.Random(f"{drawn_by} {name}"))) for name in chosen]
+    for result in await asyncio.gather(work, *injected, return_exceptions=True):
+        if isinstance(result, ApiError | AssertionError):
+            stage.violations.append(Violation("played", repr(result)[:300]))
+        elif isinstance(result, BaseException):
+            raise result
+
+
+async def settle(
+    stage: Stage, schedulers: list[Scheduler], chosen: Iterable[str], replace: Replace | None = None
+) -> None:
+    """Take the faults away, and wait until all that fits is bound; by default, a further process is started whenever
+    none is left."""
+    for scheduler in schedulers:
+        scheduler.proxy.rules.clear()
+        # What a rule swallows or holds must not last longer than the faults.
+        if _SILENCE in chosen:
+            scheduler.proxy.reset_all()
+    settled = asyncio.Event()
+    replacing = asyncio.create_task((replace or _replace)(stage, settled))
+    try:
+        await stage.settle()
+    finally:
+        settled.set()
+        await replacing
+
+
+async def begin(stage: Stage, environment: dict[str, str], **setup: Any) -> list[Scheduler]:
     """A leader and a follower. One that loses its Lease on a busy machine before the mix begins is started again."""
     stage.expect_leader()
     schedulers = []
     for name in "ab":
         scheduler = await stage.scheduler(
-            name, ready=False, leader_election=True, profile=GANGS, environment=environment
+            name, ready=False, leader_election=True, profile=GANGS, environment=environment, **setup
         )
         schedulers.append(scheduler)
         while not await _leads_or_follows(scheduler, leads=name == "a"):

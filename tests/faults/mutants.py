@@ -93,6 +93,20 @@ def _keep_what_is_gone() -> None:
     ClusterState.remove_pod = lambda self, uid: None  # type: ignore[method-assign]
 
 
+def _keep_what_was_refused() -> None:
+    """A pod whose Binding was refused stays assumed."""
+    from scheduler.state import ClusterState
+
+    ClusterState.forget = lambda self, uid: True  # type: ignore[method-assign]
+
+
+def _forget_nominations() -> None:
+    from scheduler.state.nominations import Nominator
+
+    Nominator.set = lambda self, pod, node: None  # type: ignore[method-assign]
+    Nominator.update = lambda self, pod, old=None: None  # type: ignore[method-assign]
+
+
 def _believe_what_was_undone() -> None:
     from scheduler.kube.client import EtcdRestores
 
@@ -147,6 +161,9 @@ MUTANTS: dict[str, Mutant] = {
     "ignores-gangs": Mutant("I5", "gang-that-never-fits", profile=_without("Coscheduling")),
     "ignores-the-lease": Mutant("I6", "zombie-leader", _write_without_lease),
     "keeps-what-is-gone": Mutant("I7", "watch-expires", _keep_what_is_gone),
+    "keeps-what-was-refused": Mutant("I7", "webhook-refuses-bindings", _keep_what_was_refused),
+    "never-hears-of-minimums": Mutant("I5", "minimum-flaps", profile=_without("Coscheduling")),
+    "forgets-nominations": Mutant("played", "nominated-pods", _forget_nominations),
     "believes-what-was-undone": Mutant("I7", "etcd-put-back", _believe_what_was_undone),
     "logs-at-length": Mutant("I8", "bind-applied-answer-lost", _log_at_length),
     "says-nothing": Mutant("I9", "rights-removed", _say_nothing),

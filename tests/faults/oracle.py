@@ -63,6 +63,8 @@ class Expectations:
     """Names of pods that need not be bound in the end."""
     shrunk: set[str] = field(default_factory=set)
     """Names of gangs of which the scenario deletes members, bound ones too: nobody could keep those whole."""
+    owners: dict[str, str] = field(default_factory=dict)
+    """Holders of the Lease that are known from before, to their users; who is found to hold it is added."""
 
 
 def judge(history: History, ours: Ours, expected: Expectations | None = None) -> list[Violation]:
@@ -75,7 +77,7 @@ def judge(history: History, ours: Ours, expected: Expectations | None = None) ->
         violations += liveness(history.final(), ours, expected.waiting)
     violations += gangs(history.final(), ours, expected.shrunk)
     if expected.lease:
-        violations += leadership(history, ours, expected.lease)
+        violations += leadership(history, ours, expected.lease, expected.owners)
     return violations
 
 
@@ -94,7 +96,9 @@ def bound_once(history: History, ours: Ours) -> list[Violation]:
         if body is not None and body.get("metadata", {}).get("uid") != bind.uid:
             violations.append(Violation("I1", f"pod {name} {bind.uid} bound by a Binding for {_uid(bind.request)}"))
     for request in history.requests:
-        if request.resource == "pods/binding" and request.user in ours.users and not _uid(request):
+        # What is refused before it is read, as by fair queueing, is in the audit log without its body.
+        read = request.resource == "pods/binding" and request.body is not None
+        if read and request.user in ours.users and not _uid(request):
             violations.append(Violation("I1", f"a Binding of {request.namespace}/{request.name} without a UID"))
     return violations
 
@@ -108,10 +112,19 @@ def room(history: History, ours: Ours, staleness: int = 0) -> list[Violation]:
     """I2: when we bound a pod, its node had room for it beside all others."""
     violations = []
     for bind, states in _judged(history, ours, staleness):
-        reasons = [_room_in(state, bind) for state in states]
-        if all(reasons):
-            violations.append(Violation("I2", f"{bind.pod['metadata']['name']} on {bind.node}: {reasons[0]}"))
+        if reason := _in_each(_room_in(state, bind) for state in states):
+            violations.append(Violation("I2", f"{bind.pod['metadata']['name']} on {bind.node}: {reason}"))
     return violations
+
+
+def _in_each(reasons: Iterable[str]) -> str:
+    """The first reason, where each state has one; a state without one ends the search."""
+    first = ""
+    for reason in reasons:
+        if not reason:
+            return ""
+        first = first or reason
+    return first
 
 
 def own_room(state: State, ours: Ours) -> list[Violation]:
@@ -134,9 +147,9 @@ def constraints(history: History, ours: Ours, staleness: int = 0) -> list[Violat
     """I3: selectors, taints, ports and required affinity of pods that we bound."""
     violations = []
     for bind, states in _judged(history, ours, staleness):
-        reasons = [fits.refused(_now(state, bind), node, state) for state in states if (node := state.node(bind.node))]
-        if reasons and all(reasons):
-            violations.append(Violation("I3", f"{bind.pod['metadata']['name']} on {bind.node}: {reasons[0]}"))
+        there = ((state, node) for state in states if (node := state.node(bind.node)))
+        if reason := _in_each(fits.refused(_now(state, bind), node, state) for state, node in there):
+            violations.append(Violation("I3", f"{bind.pod['metadata']['name']} on {bind.node}: {reason}"))
     return violations
 
 
@@ -147,9 +160,9 @@ def _now(state: State, bind: Bind) -> Json:
     return pod if pod is not None and pod["metadata"]["uid"] == bind.uid else bind.pod
 
 
-def _judged(history: History, ours: Ours, staleness: int) -> Iterable[tuple[Bind, list[State]]]:
+def _judged(history: History, ours: Ours, staleness: int) -> Iterable[tuple[Bind, Iterable[State]]]:
     """Our binds, with the states a decision may rest on: the one just before the bind, and as many earlier ones as
-    relevant objects changed within the staleness."""
+    relevant objects changed within the staleness, the newest first."""
     binds = [bind for bind in history.binds() if ours.bound(bind)]
     if not staleness:
         # One state that goes forward with the binds; thousands of binds would be too many copies.
@@ -160,7 +173,8 @@ def _judged(history: History, ours: Ours, staleness: int) -> Iterable[tuple[Bind
     for bind in binds:
         first = max(0, bisect_left(revisions, bind.revision - staleness - 1))
         before = revisions[first : bisect_left(revisions, bind.revision)]
-        yield bind, [history.at(each) for each in reversed(before or [bind.revision - 1])]
+        # Most decisions are right in the newest: the others are made when they are asked for.
+        yield bind, map(history.at, reversed(before or [bind.revision - 1]))
 
 
 def liveness(state: State, ours: Ours, waiting: Iterable[str] = ()) -> list[Violation]:
@@ -217,9 +231,10 @@ def gangs(state: State, ours: Ours, shrunk: Iterable[str] = ()) -> list[Violatio
     return violations
 
 
-def leadership(history: History, ours: Ours, lease: Key) -> list[Violation]:
-    """I6: whoever bound a pod was the Lease's holder then. Which process a holder is, follows from who wrote it."""
-    owners: dict[str, str] = {}
+def leadership(history: History, ours: Ours, lease: Key, owners: dict[str, str] | None = None) -> list[Violation]:
+    """I6: whoever bound a pod was the Lease's holder then. Which process a holder is, follows from who wrote it, and
+    is added to `owners`."""
+    owners = {} if owners is None else owners
     for request in history.requests:
         if request.resource == "leases" and (request.namespace, request.name) == lease and request.body:
             holder = (request.body.get("spec") or {}).get("holderIdentity") or ""

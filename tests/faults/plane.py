@@ -1,7 +1,7 @@
 """A control plane whose parts a test may kill, stop, restart and double, and whose whole history can be read.
 
 etcd stores the objects as JSON and nothing compacts it, so that every state of every object can be read in the end, in
-the order in which it became true. No controller runs that would touch what a test made.
+the order in which it became true. No controller runs that would touch what a test made, unless a scenario starts one.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from devcluster.state import RecordedCluster, StateDirectory
 from devcluster.toolchain import binaries
 
 ETCD, API_SERVER, SECOND_API_SERVER = "etcd", "kube-apiserver", "kube-apiserver-2"
+CONTROLLER_MANAGER = "kube-controller-manager"
 _BINARIES = ("etcd", "kube-apiserver", "kube-scheduler")
-_PORTS = ("etcd", "etcd-peer", API_SERVER, SECOND_API_SERVER)
+_PORTS = ("etcd", "etcd-peer", API_SERVER, SECOND_API_SERVER, CONTROLLER_MANAGER)
 # As for the conformance tests: no controller would make accounts, lift the taint or remove the finalizer.
 _DISABLED_ADMISSION = ("ServiceAccount", "TaintNodesByCondition", "StorageObjectInUseProtection")
 _AUDITED = [
@@ -60,6 +61,8 @@ class FaultPlane:
         self._flags = flags
         self.etcd_flags = etcd_flags
         """Win over ours from its next start on."""
+        self.controllers = "*"
+        """Which ones a controller manager runs, from its next start on."""
         self._paths = dict(binaries.ensure(list(_BINARIES), SilentReporter()))
         self.ports = ports.allocate(_PORTS, {})
         self._state = RecordedCluster(
@@ -96,6 +99,10 @@ class FaultPlane:
         if kind == "scheduler-plugins" and kind not in self._paths:
             self._paths |= binaries.ensure([kind], SilentReporter())
         return self._paths[kind if kind in self._paths else "kube-scheduler"]
+
+    def use_api_server_of(self, minor: str) -> None:
+        """Start API servers of that minor release of Kubernetes from now on."""
+        self._paths |= binaries.ensure([API_SERVER], SilentReporter(), minor)
 
     def ssl_context(self) -> ssl.SSLContext:
         """TLS as the administrator."""
@@ -175,6 +182,10 @@ class FaultPlane:
         if name == ETCD:
             service = control_plane.etcd(self._paths["etcd"], self.layout, self.ports)
             return replace(service, argv=[*service.argv, *self.etcd_flags])
+        if name == CONTROLLER_MANAGER:
+            self._paths |= binaries.ensure([CONTROLLER_MANAGER], SilentReporter())
+            service = control_plane.kube_controller_manager(self._paths[name], self.layout, self.ports)
+            return replace(service, argv=[*service.argv, f"--controllers={self.controllers}"])
         numbers = {**self.ports, "kube-apiserver": self.ports[name]}
         if etcd_port is not None:
             numbers["etcd"] = etcd_port

@@ -99,6 +99,7 @@ class Exchange:
     """What the API server answered; 0 when it was not asked, or has not answered yet."""
     path: str = ""
     """Path and query that the API server is asked for instead of the request's, where it is set."""
+    ended: bool = False
 
     @property
     def agent(self) -> str:
@@ -335,6 +336,10 @@ class Proxy:
         for exchange in self.exchanges:
             exchange.reset()
 
+    def forget_ended(self) -> None:
+        """Keep only the exchanges that are under way: of hours, all are too many."""
+        self.exchanges = [exchange for exchange in self.exchanges if not exchange.ended]
+
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(ssl=True if self._tls is None else self._tls, limit=0)
         self._session = aiohttp.ClientSession(
@@ -374,6 +379,8 @@ class Proxy:
             # The API server is away, or the client is: there is nobody to be answered.
             exchange.reset()
             return web.Response(status=502)
+        finally:
+            exchange.ended = True
 
 
 def delay(seconds: float, then: Action | None = None) -> Action:

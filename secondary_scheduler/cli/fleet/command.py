@@ -170,7 +170,7 @@ def _run(
         parallel=parallel,
         stop_on_failure=plan.operation is Operation.UP,
         stopping=stopping,
-        on_result=lambda result: say(_line(result)),
+        on_result=lambda result: say(report.line_of(result)),
     )
     if markdown is not None:
         markdown.write_text(comment(plan.operation, results), encoding="utf-8")
@@ -192,8 +192,3 @@ def _work(
     from secondary_scheduler.cli.fleet.work import StackWork
 
     return StackWork(find_pulumi(), project, plan, stopping, say)
-
-
-def _line(result: StackResult) -> str:
-    detail = "; ".join(text for text in (result.change_text, result.reason) if text)
-    return f"{result.stack}: {result.outcome} after {result.seconds:.1f} s{f': {detail}' if detail else ''}"

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from secondary_scheduler.cli.errors import printable
 from secondary_scheduler.cli.fleet.results import Operation, StackOutcome, StackResult, summary
 from secondary_scheduler.cli.output import escaped
 
@@ -24,9 +25,9 @@ COLUMNS = ("stack", "wave", "cluster", "result", "changes", "time", "reason")
 
 
 def cells(result: StackResult) -> tuple[str, ...]:
-    """A row under `COLUMNS`; `-` for an empty cell."""
+    """A row under `COLUMNS`, which no terminal misreads; `-` for an empty cell."""
     time = f"{result.seconds:.1f} s" if result.seconds else "-"
-    return (
+    texts = (
         result.stack,
         result.wave,
         result.cluster or "-",
@@ -35,6 +36,7 @@ def cells(result: StackResult) -> tuple[str, ...]:
         time,
         result.reason or "-",
     )
+    return tuple(map(_shown, texts))
 
 
 def print_table(console: Console, operation: Operation, results: Sequence[StackResult]) -> None:
@@ -49,7 +51,18 @@ def print_table(console: Console, operation: Operation, results: Sequence[StackR
     console.print(table)
     for result in results:
         for drift in result.drift:
-            console.print(f"{result.stack}: {drift.line()}", markup=False, highlight=False, soft_wrap=True)
+            console.print(_shown(f"{result.stack}: {drift.line()}"), markup=False, highlight=False, soft_wrap=True)
+
+
+def line_of(result: StackResult) -> str:
+    """What is said as soon as a stack is done."""
+    detail = "; ".join(text for text in (result.change_text, result.reason) if text)
+    return _shown(f"{result.stack}: {result.outcome} after {result.seconds:.1f} s{f': {detail}' if detail else ''}")
+
+
+def _shown(text: str) -> str:
+    """One whole line, however long: it may hold a command."""
+    return printable(text, len(text))
 
 
 LIMIT = 65_535
@@ -143,7 +156,8 @@ def _lines(result: StackResult) -> list[str]:
     lines = [resource.line() for resource in result.resources]
     failed = [f"gate: {check.name}: {check.detail}" for check in result.gate if not check.passed]
     drifted = [drift.line() for drift in result.drift]
-    return [*failed, *drifted, *lines, *([""] if lines and result.messages else []), *result.messages]
+    told = [*failed, *drifted, *lines, *([""] if lines and result.messages else []), *result.messages]
+    return list(map(_shown, told))
 
 
 def _details_block(result: StackResult, lines: Sequence[str], note: str = "") -> str:

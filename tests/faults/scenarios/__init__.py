@@ -13,9 +13,12 @@ from tests.faults.scenarios import (
     leadership,
     load,
     metrics_source,
+    refusals,
     storage,
+    storms,
     topology,
     unreadable,
+    upgrades,
     watches,
 )
 from tests.faults.scenarios.registry import SCENARIOS, Scenario, run
@@ -32,9 +35,12 @@ __all__ = [
     "leadership",
     "load",
     "metrics_source",
+    "refusals",
     "run",
     "storage",
+    "storms",
     "topology",
     "unreadable",
+    "upgrades",
     "watches",
 ]

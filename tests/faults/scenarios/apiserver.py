@@ -10,12 +10,10 @@ import psutil
 from tests.faults import oracle, proxy as faults
 from tests.faults.plane import API_SERVER, ETCD, SECOND_API_SERVER
 from tests.faults.proxy import Rule
-from tests.faults.scenarios.registry import scenario
+from tests.faults.scenarios.registry import ROLES, granted, scenario
 from tests.faults.schedulers import Scheduler
 from tests.faults.stage import Stage, names
 from tests.faults.tcp import TcpProxy
-
-_ROLES = "/apis/rbac.authorization.k8s.io/v1"
 
 
 @scenario(1, "after a crash of the API server everything goes on, with one list per kind", disruptive=True)
@@ -90,34 +88,25 @@ async def etcd_stalls(stage: Stage) -> None:
 
 @scenario(15, "rights that are taken away are named, and used again when they are back")
 async def rights_removed(stage: Stage) -> None:
-    group = f"{stage.namespace}-rights"
     rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
     without_nodes = [
         {"apiGroups": ["*"], "resources": ["pods", "pods/*", "bindings", "events", "leases"], "verbs": ["*"]}
     ]
-    await stage.api.call("POST", f"{_ROLES}/clusterroles", {"metadata": {"name": group}, "rules": rules})
-    binding = {
-        "metadata": {"name": group},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": group},
-        "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": group}],
-    }
-    await stage.api.call("POST", f"{_ROLES}/clusterrolebindings", binding)
-    scheduler = await stage.scheduler(groups=(group,))
-    await stage.nodes("n1", cpu="400m")
-    await stage.pods("p")
-    await stage.bound()
-    await stage.api.call("PATCH", f"{_ROLES}/clusterroles/{group}", {"rules": without_nodes})
-    await asyncio.sleep(1)
-    scheduler.proxy.reset_all()
-    await stage.nodes("n2", cpu="400m")
-    await stage.pods("q")
-    await asyncio.sleep(4)
-    why = r"(?i)(forbidden|cannot|refuse).*nodes|nodes.*(forbidden|cannot|refuse)"
-    stage.violations += oracle.says({"log": why}, {"log": scheduler.log})
-    await stage.api.call("PATCH", f"{_ROLES}/clusterroles/{group}", {"rules": rules})
-    stage.figures["recover_seconds"] = await stage.bound("q", within=60)
-    await stage.api.call("DELETE", f"{_ROLES}/clusterrolebindings/{group}")
-    await stage.api.call("DELETE", f"{_ROLES}/clusterroles/{group}")
+    async with granted(stage, rules) as group:
+        scheduler = await stage.scheduler(groups=(group,))
+        await stage.nodes("n1", cpu="400m")
+        await stage.pods("p")
+        await stage.bound()
+        await stage.api.call("PATCH", f"{ROLES}/clusterroles/{group}", {"rules": without_nodes})
+        await asyncio.sleep(1)
+        scheduler.proxy.reset_all()
+        await stage.nodes("n2", cpu="400m")
+        await stage.pods("q")
+        await asyncio.sleep(4)
+        why = r"(?i)(forbidden|cannot|refuse).*nodes|nodes.*(forbidden|cannot|refuse)"
+        stage.violations += oracle.says({"log": why}, {"log": scheduler.log})
+        await stage.api.call("PATCH", f"{ROLES}/clusterroles/{group}", {"rules": rules})
+        stage.figures["recover_seconds"] = await stage.bound("q", within=60)
 
 
 @scenario(

@@ -30,7 +30,7 @@ Json = dict[str, Any]
 _MIB = 1 << 20
 
 
-async def _crowd(stage: Stage, created: Iterable[str], cpu: str, **spec: Any) -> None:
+async def crowd(stage: Stage, created: Iterable[str], cpu: str, **spec: Any) -> None:
     """Make pods, a dozen at a time: what waits longer for a connection than a request may take fails."""
     at_once = asyncio.Semaphore(12)
 
@@ -210,8 +210,8 @@ async def unschedulable_pods_in_the_thousands(stage: Stage) -> None:
     hopeless = list(names("hopeless", scaled(1000)))
     stage.expected.waiting = frozenset(hopeless)
     started = time.monotonic()
-    await _crowd(stage, hopeless, "32")
-    await eventually(lambda: _said_of(scheduler, len(hopeless)), 120)
+    await crowd(stage, hopeless, "32")
+    await eventually(lambda: said_of(scheduler, len(hopeless)), 120)
     stage.figures["crowd_seconds"] = time.monotonic() - started
     since = time.monotonic()
     waits = []
@@ -219,27 +219,29 @@ async def unschedulable_pods_in_the_thousands(stage: Stage) -> None:
         began = time.monotonic()
         name = f"good-{number}"
         await stage.pods(name, cpu="100m")
-        await eventually(lambda name=name: _placed(stage, name))
+        await eventually(lambda name=name: placed(stage, name))
         waits.append(time.monotonic() - began)
         if number % 10 == 9:
             # Every pod that waits might fit now: all are looked at again.
             await stage.nodes(f"more-{number}", cpu="8")
     stage.figures["good_p50_seconds"] = statistics.median(waits)
     stage.figures["slowest_seconds"] = max(waits)
-    stage.figures["writes_per_hopeless_pod"] = _writes(scheduler, since) / len(hopeless)
+    stage.figures["writes_per_hopeless_pod"] = writes(scheduler, since) / len(hopeless)
     assert max(waits) < patience(10), f"a good pod waited {max(waits):.1f} s"
 
 
-async def _placed(stage: Stage, name: str) -> bool:
+async def placed(stage: Stage, name: str) -> bool:
+    """Whether a pod has a node."""
     pod = await stage.api.call("GET", f"/api/v1/namespaces/{stage.namespace}/pods/{name}")
     return bool(pod["spec"].get("nodeName"))
 
 
-def _said_of(scheduler: Scheduler, count: int) -> bool:
+def said_of(scheduler: Scheduler, count: int) -> bool:
+    """Whether it has said of so many pods why they wait."""
     return scheduler.proxy.count("patch", "pods/status") >= count
 
 
-def _writes(scheduler: Scheduler, since: float) -> int:
+def writes(scheduler: Scheduler, since: float) -> int:
     """Events and conditions that were written since a monotonic moment."""
     count = scheduler.proxy.count
     return sum(
@@ -259,7 +261,7 @@ async def burst_of_pods(stage: Stage) -> None:
     # It sleeps while they are made: when it wakes, all come at once.
     scheduler.signal(signal.SIGSTOP)
     try:
-        await _crowd(stage, created, "100m")
+        await crowd(stage, created, "100m")
     finally:
         scheduler.signal(signal.SIGCONT)
     stage.within = 60.0 * scaled(1)
@@ -273,8 +275,8 @@ async def event_storm(stage: Stage) -> None:
     await stage.nodes(*names("n", 4), cpu="1")
     hopeless = list(names("hopeless", scaled(200)))
     stage.expected.waiting = frozenset(hopeless)
-    await _crowd(stage, hopeless, "32", nodeSelector={"colour": "red"})
-    await eventually(lambda: _said_of(scheduler, len(hopeless)), 60)
+    await crowd(stage, hopeless, "32", nodeSelector={"colour": "red"})
+    await eventually(lambda: said_of(scheduler, len(hopeless)), 60)
     since = time.monotonic()
     changes = scaled(100)
     for number in range(changes):
@@ -284,7 +286,7 @@ async def event_storm(stage: Stage) -> None:
         await asyncio.sleep(0.05)
     await stage.pods("good", cpu="100m")
     stage.figures["recover_seconds"] = await stage.bound("good", within=15)
-    stage.figures["writes"] = _writes(scheduler, since)
+    stage.figures["writes"] = writes(scheduler, since)
     stage.figures["writes_per_change"] = stage.figures["writes"] / changes
     assert stage.figures["writes"] > len(hopeless), "no pod was looked at again"
     # One look per pod and change would be 200 writes for each of 100 changes.
@@ -302,7 +304,7 @@ async def churn(stage: Stage) -> None:
     resident, series, logs, descriptors = [], [], [], []
     for number in range(rounds):
         created = list(names(f"r{number}", size))
-        await _crowd(stage, created, "100m", tolerations=[{"operator": "Exists"}])
+        await crowd(stage, created, "100m", tolerations=[{"operator": "Exists"}])
         await stage.nodes(f"passing-{number}", cpu="4", labels={f"label-{number}": "v"})
         await stage.bound(*created)
         await asyncio.gather(*map(stage.delete, created))

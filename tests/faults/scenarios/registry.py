@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.faults.warm import WarmStarts
 
 BINDING: dict[str, Any] = {"verb": "create", "resource": "pods/binding"}
 """What a proxy's rule for Bindings names."""
+ROLES = "/apis/rbac.authorization.k8s.io/v1"
 Play = Callable[[Stage], Awaitable[None]]
 
 
@@ -86,3 +88,22 @@ async def binding_held(stage: Stage, *pods: str, cpu: str) -> tuple[Scheduler, H
     await stage.pods(*pods, cpu=cpu)
     await hold.first()
     return scheduler, hold
+
+
+@contextlib.asynccontextmanager
+async def granted(stage: Stage, rules: list[dict[str, Any]]) -> AsyncIterator[str]:
+    """A group with these rights, as long as the block; yields its name, which is also that of its ClusterRole."""
+    group = f"{stage.namespace}-rights"
+    role = {"metadata": {"name": group}, "rules": rules}
+    await stage.api.call("POST", f"{ROLES}/clusterroles", role)
+    binding = {
+        "metadata": {"name": group},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": group},
+        "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": group}],
+    }
+    await stage.api.call("POST", f"{ROLES}/clusterrolebindings", binding)
+    try:
+        yield group
+    finally:
+        await stage.api.call("DELETE", f"{ROLES}/clusterrolebindings/{group}")
+        await stage.api.call("DELETE", f"{ROLES}/clusterroles/{group}")

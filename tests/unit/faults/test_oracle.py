@@ -229,6 +229,22 @@ def test_silence_and_secrets_are_caught() -> None:
     assert [violation.invariant for violation in oracle.secret("cannot", outputs)] == ["I10"]
 
 
+def test_a_holder_that_is_known_from_before_need_not_renew_its_lease_to_be_known() -> None:
+    """A part of a history may be shorter than a leader's pause between two renewals."""
+
+    def bound_without_a_renewal(writer: Writer) -> None:
+        writer.put(LEASE, {"metadata": {"namespace": LEASE_KEY[0], "name": LEASE_KEY[1]},
+                           "spec": {"holderIdentity": "vm-1"}})  # fmt: skip
+        writer.bind("p", "n1")
+
+    def judged(owners: dict[str, str]) -> set[str]:
+        return verdict(bound_without_a_renewal, Expectations(lease=LEASE_KEY, owners=owners))
+
+    assert judged({}) == {"I6"}
+    assert judged({"vm-1": "somebody-else"}) == {"I6"}
+    assert judged({"vm-1": "ours"}) == set()
+
+
 def test_decisions_that_differ_between_runs_are_caught() -> None:
     assert oracle.same_decisions([{"p": "n1"}, {"p": "n1"}]) == []
     assert [violation.invariant for violation in oracle.same_decisions([{"p": "n1"}, {"p": "n2"}])] == ["I11"]
