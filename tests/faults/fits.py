@@ -1,6 +1,7 @@
 """Whether a pod may be on a node, judged from the two objects and the pods beside it, with code of its own: nothing of
-the scheduler is imported. Covers what a scheduler may never get wrong: amounts, selectors, taints, ports, and
-required affinity to nodes and away from pods. Spreading, volumes and NUMA are judged by their conformance tests."""
+the scheduler is imported. Covers what a scheduler may never get wrong: amounts, selectors, taints, ports, required
+affinity to nodes and away from pods, and the rack of a gang. Spreading, volumes and NUMA are judged by their
+conformance tests."""
 
 from __future__ import annotations
 
@@ -10,11 +11,12 @@ from typing import Any
 
 from kubernetes.utils.quantity import parse_quantity
 
-from tests.faults.history import State
+from tests.faults.history import GROUP, POD, State
 
 Json = dict[str, Any]
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+TOPOLOGY_REQUIRED = "secondary-scheduler.io/topology-required"
 
 
 def requests(pod: Json) -> dict[str, Decimal]:
@@ -79,12 +81,31 @@ def refused(pod: Json, node: Json, state: State) -> str:
         _taints(pod, node),
         _ports(pod, node, state),
         _away(pod, node, state),
+        _domain(pod, node, state),
     )
     return next(filter(None, checks), "")
 
 
 def _labels(item: Json) -> Mapping[str, str]:
     return item["metadata"].get("labels") or {}
+
+
+def _domain(pod: Json, node: Json, state: State) -> str:
+    """Whether the node is in another rack than the members of the pod's gang that have nodes, or in none."""
+    meta = pod["metadata"]
+    group = state.of(GROUP).get((meta["namespace"], (meta.get("labels") or {}).get(GROUP_LABEL, "")))
+    label = ((group or {}).get("metadata", {}).get("annotations") or {}).get(TOPOLOGY_REQUIRED)
+    if not label:
+        return ""
+    value = _labels(node).get(label)
+    members = [
+        other
+        for (home, _), other in state.of(POD).items()
+        if home == meta["namespace"] and _labels(other).get(GROUP_LABEL) == _labels(pod).get(GROUP_LABEL)
+    ]
+    nodes = {name for other in members if (name := other["spec"].get("nodeName"))}
+    others = {_labels(there).get(label) for name in nodes if (there := state.node(name))} - {value}
+    return f"{label}={value} beside members in {sorted(map(str, others))}" if value is None or others else ""
 
 
 def _selector(pod: Json, node: Json) -> str:

@@ -229,6 +229,8 @@ MATRIX = (
          "tests/unit/cli/rebalance/test_terminal.py::test_what_tenants_write_controls_no_terminal"),
         _OURS_ALONE,
     ),
+    Row(61, "gang of one rack: leader killed, members deleted, racks relabelled", "bound in one rack; I3 I5 I6",
+        ("tests/integration/scheduler/test_gangs.py::test_a_gang_killed_half_bound_in_a_rack_is_completed_there_and_later_members_wait_for_it",)),
 )  # fmt: skip
 _GO = ("real", "scheduler-plugins")
 _LABELS = {

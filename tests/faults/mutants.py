@@ -152,6 +152,12 @@ def _log_requests(fields: Callable[[Any], dict[str, Any]]) -> None:
     KubeClient.request = telling  # type: ignore[method-assign]
 
 
+def _ignore_racks() -> None:
+    from scheduler.plugins.coscheduling.topology import Topologies
+
+    Topologies.of = lambda self, group: (None, "")  # type: ignore[method-assign]
+
+
 MUTANTS: dict[str, Mutant] = {
     "binds-without-uid": Mutant("I1", "bind-applied-answer-lost", _bind_without_uid),
     "forgets-early": Mutant("I2", "bind-applied-answer-lost", _forget_at_once),
@@ -163,6 +169,7 @@ MUTANTS: dict[str, Mutant] = {
     "keeps-what-is-gone": Mutant("I7", "watch-expires", _keep_what_is_gone),
     "keeps-what-was-refused": Mutant("I7", "webhook-refuses-bindings", _keep_what_was_refused),
     "never-hears-of-minimums": Mutant("I5", "minimum-flaps", profile=_without("Coscheduling")),
+    "ignores-racks": Mutant("I3", "gang-in-a-rack", _ignore_racks),
     "forgets-nominations": Mutant("played", "nominated-pods", _forget_nominations),
     "believes-what-was-undone": Mutant("I7", "etcd-put-back", _believe_what_was_undone),
     "logs-at-length": Mutant("I8", "bind-applied-answer-lost", _log_at_length),

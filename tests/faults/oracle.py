@@ -144,7 +144,7 @@ def _room_in(state: State, bind: Bind) -> str:
 
 
 def constraints(history: History, ours: Ours, staleness: int = 0) -> list[Violation]:
-    """I3: selectors, taints, ports and required affinity of pods that we bound."""
+    """I3: selectors, taints, ports, required affinity and the gangs' racks of pods that we bound."""
     violations = []
     for bind, states in _judged(history, ours, staleness):
         there = ((state, node) for state in states if (node := state.node(bind.node)))

@@ -158,10 +158,17 @@ class Stage:
             metadata = {"name": name, "namespace": self.namespace, "labels": labels or {}}
             await self.api.create({"kind": "Pod", "metadata": metadata, "spec": spec})
 
-    async def gang(self, name: str, size: int, least: int | None = None, cpu: str = "400m") -> None:
+    async def gang(
+        self,
+        name: str,
+        size: int,
+        least: int | None = None,
+        cpu: str = "400m",
+        annotations: dict[str, str] | None = None,
+    ) -> None:
         """Make a PodGroup and its pods, `name-0` and so on."""
         group = {"minMember": least or size, "scheduleTimeoutSeconds": 10}
-        metadata = {"name": name, "namespace": self.namespace}
+        metadata = {"name": name, "namespace": self.namespace, "annotations": annotations or {}}
         version = "scheduling.x-k8s.io/v1alpha1"
         await self.api.create({"apiVersion": version, "kind": "PodGroup", "metadata": metadata, "spec": group})
         await self.pods(*(f"{name}-{number}" for number in range(size)), cpu=cpu, labels={GROUP_LABEL: name})
