@@ -63,16 +63,19 @@ class Stage(Administrator):
         labels: dict[str, str] | None = None,
     ) -> None:
         """Have a pod run on a node, since so many seconds."""
-        self._post(name, cpu, priority, labels or {}, group, nodeName=node)
+        self.make(name, cpu, priority, labels, group, nodeName=node)
         started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(1_760_000_000 - age))
         status = {"phase": "Running", "startTime": started}
         self.call("PATCH", f"{self.pods}/{name}/status", {"status": status})
 
     def come(self, name: str = "preemptor", cpu: str = "1500m", **spec: Json) -> None:
         """Make a pod of high priority."""
-        self._post(name, cpu, "high", {}, "", **spec)
+        self.make(name, cpu, "high", **spec)
 
-    def _post(self, name: str, cpu: str, priority: str, labels: dict[str, str], group: str, **spec: Json) -> None:
+    def make(
+        self, name: str, cpu: str, priority: str, labels: dict[str, str] | None = None, group: str = "", **spec: Json
+    ) -> None:
+        """Make a pod."""
         containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
         body = {
             "schedulerName": self.scheduler,
@@ -82,7 +85,7 @@ class Stage(Administrator):
             **({"schedulingGroup": {"podGroupName": group}} if group else {}),
             **spec,
         }
-        self.call("POST", self.pods, {"metadata": {"name": name, "labels": labels}, "spec": body})
+        self.call("POST", self.pods, {"metadata": {"name": name, "labels": labels or {}}, "spec": body})
 
     def protect(self, app: str, allowed: int) -> None:
         """Make a PodDisruptionBudget for the pods of an app, as its controller would have filled it in."""
