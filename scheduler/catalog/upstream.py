@@ -80,6 +80,10 @@ class KubernetesVersion:
             (staging/src/k8s.io/kube-scheduler/config/v1/types.go).
         gives_up_early: the members of a PodGroup are no longer tried once too few are left for its minCount
             (gangscheduling.go, PlacementFeasible).
+        disrupts_groups: the placed pods of a PodGroup whose disruptionMode is `all` are one victim, also where a single
+            pod preempts (framework/preemption/preemption.go, GetVictimsOnNode).
+        favours_members: of potential victims of equal priority, pods of PodGroups are more important than others, also
+            where they are preempted one by one (framework/preemption/types.go, NewPodVictim).
         names_target_pods: in metrics, changes of a waiting pod are named TargetPod where they are about that pod,
             and UnscheduledPod otherwise; before, both were UnschedulablePod (framework/events.go).
         reports_victims: the message of a pod that preempts names the node and the number of its victims.
@@ -157,6 +161,8 @@ class KubernetesVersion:
     pod_group_condition: str = ""
     pod_group_sets: tuple[str, ...] = ()
     gives_up_early: bool = False
+    disrupts_groups: bool = False
+    favours_members: bool = False
     names_target_pods: bool = False
     reports_victims: bool = False
     rejects_missing_drivers: bool = False
@@ -196,6 +202,12 @@ class KubernetesVersion:
         if not self.pod_group_gates or not all(chosen.get(gate, False) for gate in self.pod_group_gates):
             return self
         return replace(self, default_plugins=(*self.default_plugins, "GangScheduling"), disabled_points=())
+
+    @property
+    def pod_group_kind(self) -> str:
+        """The kind of `pod_groups`, as the store of objects calls it, or ""."""
+        version = self.pod_groups.rpartition("/")[2]
+        return f"PodGroup.scheduling.k8s.io/{version}" if version else ""
 
     @property
     def name(self) -> str:
@@ -323,6 +335,8 @@ _1_37 = replace(
     pod_group_condition="PodGroupInitiallyScheduled",
     pod_group_sets=("placementGenerate", "placementScore", "podGroupPostFilter"),
     gives_up_early=True,
+    disrupts_groups=True,
+    favours_members=True,
     shares_with_image_volumes=True,
     merges_namespaces=True,
     hints_match_any_term=True,
@@ -356,6 +370,7 @@ _1_38 = replace(
     empty_selects_all=True,
     lasting_victim_order=True,
     offers_without_victims=True,
+    favours_members=False,
     wakes_at_shrunken_node=True,
     hints_read_namespaces=True,
     fails_all_on_node=True,

@@ -290,8 +290,11 @@ class QuotaRules(VictimRules):
 
     With the pod its namespace uses more than its min: victims are pods of that namespace with lower priority. Within
     its min: victims are pods of namespaces that use more than theirs, whatever their priority. Without a quota: victims
-    are pods of lower priority whose namespaces have none either.
+    are pods of lower priority whose namespaces have none either. Each pod is judged by its namespace's quota: PodGroups
+    that are to be preempted as one are not.
     """
+
+    keeps_groups_whole = False
 
     def blocks_preemption(self, state: fw.CycleState, pod: fw.PodInfo, other: fw.PodInfo) -> bool:
         """Tell whether a terminating pod on the nominated node makes room for this one."""

@@ -2,7 +2,8 @@
 schedule_one_podgroup.go of kube-scheduler 1.36 and 1.37).
 
 The placing itself is the engine's (`scheduler.core.gang`), in kube-scheduler's order. Not followed: preemption for a
-group that has not reached its minCount, topology, disruptionMode `all`, and CompositePodGroups.
+group that has not reached its minCount, and CompositePodGroups. `disruptionMode` is the preempting plugins' concern
+(`scheduler.preemption.groups`).
 """
 
 from __future__ import annotations
@@ -85,7 +86,6 @@ class PodGroupConditions:
 
 
 NAME = "GangScheduling"
-KIND = "PodGroup.scheduling.k8s.io"
 _TIMEOUT_SECONDS = 300.0
 """Upstream's permitTimeoutDuration."""
 _TOO_FEW_PODS = "waiting for minCount pods from a gang to appear in scheduling queue"
@@ -108,7 +108,7 @@ class GangScheduling(
     def __init__(self, args: Any, context: fw.PluginContext) -> None:
         """Take no args. In versions before 1.36 there are no PodGroups, and nothing happens."""
         version = context.kubernetes
-        self._kind = f"{KIND}/{version.pod_groups.rpartition('/')[2]}" if version.pod_groups else ""
+        self._kind = version.pod_group_kind
         self._gives_up_early = version.gives_up_early
         # The same version queues a group as one, which waits until none of its pods has a gate.
         self._gated_as_one = version.gives_up_early
@@ -273,15 +273,7 @@ class GangScheduling(
         return lambda fit, untried, domains: f"{_UNSCHEDULABLE}, {_progress(minimum, fit, untried)}"
 
     def gang_placed(self, pod: fw.PodInfo) -> None:
-        """Say what will not be followed now that its pods may be preempted."""
-        group = self._group_of(pod)
-        if group is None or self._handle is None or not group.spec.is_disrupted_as_one:
-            return
-        note = (
-            f"spec.disruptionMode all of PodGroup {pod.scheduling_group} is not followed: its pods are preempted one "
-            "by one. Give them a priority that nobody preempts, where a part of them is of no use"
-        )
-        self._handle.event(pod, "Warning", "DisruptionModeIgnored", "Scheduling", note)
+        """Do nothing."""
 
     def gang_settled(self, pod: fw.PodInfo) -> None:
         """Do nothing."""

@@ -61,12 +61,14 @@ class TolerationRules(VictimRules):
         return other.deleting and other.priority < pod.priority
 
     def potential_victims(self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView, row: int) -> list[fw.PodInfo]:
-        """Return the pods of lower priority that are not exempted."""
-        return [
-            other
-            for other in view.pods_on(row)
-            if other.priority < pod.priority and not self._is_exempted(pod, other, view)
-        ]
+        """Return the pods of lower priority that are not exempted, and none of those that would go with them is."""
+        others = [other for other in view.pods_on(row) if self._may_go(pod, other, view)]
+        return self.with_their_groups(
+            state, view, row, others, lambda unit: all(self._may_go(pod, member, view) for member in unit.pods)
+        )
+
+    def _may_go(self, pod: fw.PodInfo, other: fw.PodInfo, view: fw.NodeView) -> bool:
+        return other.priority < pod.priority and not self._is_exempted(pod, other, view)
 
     def exempts_without_class(self, other: fw.PodInfo) -> bool:
         """Tell whether a pod is exempted whose PriorityClass is gone.

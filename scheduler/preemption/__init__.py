@@ -1,8 +1,9 @@
 """Preemption: which pods have to be evicted so that another one fits, and on which node that hurts least.
 
 What the preempting plugins (DefaultPreemption, CapacityScheduling, PreemptionToleration) share; they differ in their
-`VictimRules`. Follows pkg/scheduler/framework/preemption of kube-scheduler 1.34. May import `scheduler.framework`,
-`scheduler.helpers` and `scheduler.kube.model` and `.primitives`; has effects through the `Handle` only.
+`VictimRules`. Follows pkg/scheduler/framework/preemption of kube-scheduler 1.34 to 1.38. May import
+`scheduler.framework`, `scheduler.helpers` and `scheduler.kube.model` and `.primitives`; has effects through the
+`Handle` only.
 """
 
 from scheduler.preemption.evaluator import (

@@ -60,7 +60,7 @@ class DryRunCache:
         if version is not None and not view.moved_rows:
             budgets = self._budgets.now(view, rules.kubernetes)
             trial = Trial(state, pod, view, filters, rules, budgets)
-            if not trial.charges:
+            if trial.is_local and not trial.charges:
                 cached = self._outcomes_for((pod.spec.class_key, pod.priority, version), view)
                 cached.catch_up(pod, view, self._budgets)
                 answer = cached.search(pod, view, trial, rules, rows, limit, rng)

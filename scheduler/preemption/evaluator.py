@@ -23,8 +23,12 @@ from scheduler.framework import (
     Handle,
     NodeCodes,
     NodeView,
+    ObjectReader,
+    Objects,
     PluginContext,
     PodInfo,
+    PodReader,
+    Pods,
     PostFilterPlugin,
     PostFilterResult,
     PreemptAnswer,
@@ -75,8 +79,17 @@ class Evaluator:
         self._limit = limit
         self._prefix = prefix
         self._reports_victims = context.kubernetes.reports_victims
-        handle = context.handle
+        self._plugin = plugin
+        self._handle = handle = context.handle
         self._evictions = None if handle is None else Evictions(plugin, handle, context.kubernetes)
+
+    def use_objects(self, objects: Objects) -> None:
+        """Take the store that holds the PodGroups."""
+        self._rules.groups.use_objects(objects)
+
+    def use_pods(self, pods: Pods) -> None:
+        """Take the directory of pods."""
+        self._rules.groups.use_pods(pods)
 
     def awaits_watch(self, pod: PodInfo) -> bool:
         """Tell whether victims of this pod have yet to be shown terminating, so that trying the pod is of no use."""
@@ -115,7 +128,7 @@ class Evaluator:
                 answered = yield PreemptQuestion(extender, pod, victims)
                 view = answered.view
                 assert isinstance(answered.answer, PreemptAnswer)
-                candidates = candidates_left(extender, pod, view, candidates, answered.answer, self._rules)
+                candidates = candidates_left(extender, state, pod, view, candidates, answered.answer, self._rules)
         except ExtenderError as error:
             return None, failure(f"{self._prefix}{error}")
         with_victims = [candidate for candidate in candidates.values() if candidate.victims]
@@ -171,6 +184,21 @@ class Evaluator:
             if nominee.priority < pod.priority and nominee.nominated_node
         ]
         self._evictions.start(pod, chosen, displaced, view)
+        if self._rules.groups.exist():
+            self._warn_of_torn_groups(chosen, view)
+
+    def _warn_of_torn_groups(self, chosen: Candidate, view: NodeView) -> None:
+        """Say of the PodGroups that are to be preempted together or not at all that some of their pods stay."""
+        assert self._handle is not None
+        groups, uids = self._rules.groups, {victim.uid for victim in chosen.victims}
+        of_groups = {(victim.namespace, victim.scheduling_group): victim for victim in chosen.victims}
+        for key, victim in of_groups.items():
+            if not groups.is_whole(victim) or all(member.pod.uid in uids for member in groups.placed(view, *key)):
+                continue
+            whole = self._rules.keeps_groups_whole
+            reason = "its pods have unlike priorities" if whole else f"{self._plugin} judges each pod by itself"
+            note = f"spec.disruptionMode all of PodGroup {victim.scheduling_group} is not followed, as {reason}"
+            self._handle.event(victim, "Warning", "DisruptionModeIgnored", "Preempting", note)
 
 
 _MIN_REMEMBERED = 64
@@ -259,6 +287,10 @@ class Evictions:
             self._sweep_at = max(_MIN_REMEMBERED, 2 * len(self._requested))
         self._forget(preemptor.uid)
         uids = frozenset([victim.uid for victim in candidate.victims])
+        row = view.row(candidate.node)
+        on_node = {pod.uid for pod in view.pods_on(row)} if row >= 0 else uids
+        # The last one to go wakes the preemptor, which waits for the pods on its node.
+        victims = tuple(sorted(candidate.victims, key=lambda victim: victim.uid in on_node))
         self._requested[preemptor.uid] = _Requested(preemptor, candidate.node, uids)
         for victim in uids:
             self._preemptors.setdefault(victim, set()).add(preemptor.uid)
@@ -267,7 +299,7 @@ class Evictions:
             self._plugin,
             preemptor,
             candidate.node,
-            candidate.victims,
+            victims,
             tuple(displaced),
             spares_terminating=self._kubernetes.spares_terminating,
             spares_unbound=self._kubernetes.spares_unbound,
@@ -296,10 +328,18 @@ class Evictions:
                 del self._preemptors[victim]
 
 
-class PreemptingPlugin(PostFilterPlugin, AskingPostFilter):
+class PreemptingPlugin(PostFilterPlugin, AskingPostFilter, ObjectReader, PodReader):
     """Base of the plugins that preempt: their PostFilter is that of `_evaluator`."""
 
     _evaluator: Evaluator
+
+    def use_objects(self, objects: Objects) -> None:
+        """Take the store of objects."""
+        self._evaluator.use_objects(objects)
+
+    def use_pods(self, pods: Pods) -> None:
+        """Take the directory of pods."""
+        self._evaluator.use_pods(pods)
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes
@@ -324,6 +364,7 @@ NO_CANDIDATE = "no candidate node for preemption"
 
 def candidates_left(
     extender: Extender,
+    state: CycleState,
     pod: PodInfo,
     view: NodeView,
     offered: Mapping[str, Candidate],
@@ -333,8 +374,8 @@ def candidates_left(
     """Return the candidates that an extender leaves, with the victims that it names, by node.
 
     It may take victims away and add others of the node, which must be of lower priority than the preemptor: upstream
-    would evict any pod that an extender names. A node that was offered without victims may be left so, for the next
-    extender to name some.
+    would evict any pod that an extender names. What goes with a victim goes, named or not. A node that was offered
+    without victims may be left so, for the next extender to name some.
 
     Raises:
         ExtenderError: it failed, or what it says cannot be done; not where its failures are ignored.
@@ -343,7 +384,7 @@ def candidates_left(
         if answer.error:
             raise ExtenderError(answer.error)
         named = {
-            node: _candidate(extender, pod, view, offered[node], uids, violations, rules)
+            node: _candidate(extender, state, pod, view, offered[node], uids, violations, rules)
             for node, (uids, violations) in answer.victims.items()
         }
     except ExtenderError:
@@ -361,6 +402,7 @@ def candidates_left(
 
 def _candidate(
     extender: Extender,
+    state: CycleState,
     pod: PodInfo,
     view: NodeView,
     offered: Candidate,
@@ -369,11 +411,16 @@ def _candidate(
     rules: VictimRules,
 ) -> Candidate:
     row = view.row(offered.node)
-    on_node = {other.uid: other for other in view.pods_on(row)} if row >= 0 else {}
     expected = {victim.uid for victim in offered.victims}
-    victims = []
+    known = {other.uid: other for other in view.pods_on(row)} if row >= 0 else {}
+    units = rules.units_in(state, view)
+    if units is not None:
+        # Pods of other nodes are offered, too: those that go with pods of this one.
+        for unit in units.units(row, [other for other in known.values() if other.uid in expected]):
+            known |= {member.uid: member for member in unit.pods}
+    victims: dict[str, PodInfo] = {}
     for uid in uids:
-        victim = on_node.get(uid)
+        victim = known.get(uid)
         if victim is None:
             # Upstream's words; it prints a pointer to the pod's identifier.
             raise ExtenderError(
@@ -385,5 +432,6 @@ def _candidate(
                 f"extender: {extender.url} claims to preempt pod {victim.key} on node: {offered.node}, which is not "
                 "of lower priority"
             )
-        victims.append(victim)
-    return Candidate(offered.node, tuple(rules.by_importance(victims, view.now)), violations)
+        together = (victim,) if units is None else units.unit_of(row, victim).pods
+        victims |= {member.uid: member for member in together}
+    return Candidate(offered.node, tuple(rules.by_importance(victims.values(), view.now)), violations)

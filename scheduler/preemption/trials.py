@@ -7,7 +7,10 @@ tried one by one. Upstream tries 16 nodes at a time on goroutines. Batches made 
 are alike cost 12 ms instead of 37 at 5,000 nodes (docs/performance.md).
 """
 
-from collections.abc import Collection, Iterable, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
@@ -28,6 +31,7 @@ from scheduler.framework import (
 )
 from scheduler.kube.model import PodDisruptionBudget, compiled_selector
 from scheduler.kube.primitives import Selector, SelectorError
+from scheduler.preemption.groups import PreemptionUnit
 from scheduler.preemption.victims import (
     NO_VICTIMS,
     DryRunResult,
@@ -45,6 +49,9 @@ _RUN_UNITS = 100
 """A run of all filters over one node."""
 MAX_BATCH = 512
 """Beyond that, what one batch holds in memory costs more time than it saves."""
+_MAX_WEIGHT = 20_000
+"""A batch ends with so many pods that are preempted together: a large group on many nodes must not be more work than an
+attempt may be before there is a candidate."""
 
 
 def dry_run(
@@ -64,6 +71,7 @@ def dry_run(
     budgets = Budgets(view.objects.every(PDB), rules.kubernetes)
     trial = Trial(state, pod, view, filters, rules, budgets, asks_extenders=asks_extenders)
     batch: list[tuple[int, list[PodInfo]]] = []
+    weight = 0
     trial.charge_for_budgets()
     rows_to_try = rules.rows_with_victims(state, pod, view, rows)
     without_victims = rows[~np.isin(rows, rows_to_try)].tolist() if len(rows_to_try) < len(rows) else []
@@ -77,8 +85,9 @@ def dry_run(
             without_victims.append(row)
             continue
         batch.append((row, victims))
+        weight += trial.weight(row, victims)
         missing = max(_MIN_BATCH, limit - len(result.candidates))
-        if trial.node_by_node or len(batch) >= min(MAX_BATCH, missing):
+        if trial.node_by_node or len(batch) >= min(MAX_BATCH, missing) or weight > _MAX_WEIGHT:
             try:
                 trial.report(batch, result)
             except OverBudgetError:
@@ -86,7 +95,7 @@ def dry_run(
                     raise
                 # What has been found will do: upstream's search ends early, too.
                 return result
-            batch = []
+            batch, weight = [], 0
             if result.enough(limit):
                 return result
     if batch:
@@ -142,27 +151,55 @@ class Budgets:
         violating: list[PodInfo] = []
         others: list[PodInfo] = []
         for pod in pods:
-            broken = False
-            # Before 1.38, a pod without labels was covered by none.
-            possible = self._by_namespace.get(pod.namespace, ()) if pod.labels or self._empty_covers_all else ()
-            for selector, budget in possible:
-                if not selector.matches(pod.labels) or pod.name in budget.status.disrupted_pods:
-                    continue
-                left = allowed.get(id(budget), budget.status.disruptions_allowed) - 1
-                allowed[id(budget)] = left
-                broken = broken or left < 0
-            (violating if broken else others).append(pod)
+            (violating if self._is_broken(pod, allowed) else others).append(pod)
         return violating, others
+
+    def count(self, units: Iterable[PreemptionUnit]) -> list[int]:
+        """Return how many pods of each unit break a budget, when all go in this order
+        (FilterVictimsWithPDBViolation)."""
+        allowed: dict[int, int] = {}
+        return [sum(self._is_broken(member.pod, allowed) for member in unit.members) for unit in units]
+
+    def _is_broken(self, pod: PodInfo, allowed: dict[int, int]) -> bool:
+        """Tell whether a pod breaks a budget; `allowed`: of budgets asked before, how many pods may still go."""
+        broken = False
+        # Before 1.38, a pod without labels was covered by none.
+        possible = self._by_namespace.get(pod.namespace, ()) if pod.labels or self._empty_covers_all else ()
+        for selector, budget in possible:
+            if not selector.matches(pod.labels) or pod.name in budget.status.disrupted_pods:
+                continue
+            left = allowed.get(id(budget), budget.status.disruptions_allowed) - 1
+            allowed[id(budget)] = left
+            broken = broken or left < 0
+        return broken
+
+
+class _Together(NamedTuple):
+    """Pods that are preempted together, while one of their nodes is tried.
+
+    Attributes:
+        unit: all of them.
+        others: those on the node but the first, by index in the batch.
+        violations: how many of all break a PodDisruptionBudget.
+    """
+
+    unit: PreemptionUnit
+    others: list[int]
+    violations: int
+
+
+_ALONE: Mapping[int, _Together] = MappingProxyType({})
 
 
 class _Node(Struct):
     """One node while it is tried: the pods in the order in which they are given another chance, by index in the batch,
-    of which the first so many violate a budget; and its victims."""
+    of which the first so many violate a budget; those that stand for others that go with them; and its victims."""
 
     row: int
     order: list[int]
     violating: int
-    victims: list[PodInfo] = field(default_factory=list)
+    together: Mapping[int, _Together] = _ALONE
+    victims: list[int] = field(default_factory=list)
     violations: int = 0
     error: str = ""
 
@@ -173,6 +210,7 @@ class Trial:
     Attributes:
         state, budgets: those of the attempt.
         node_by_node: whether each node has to be tried by itself.
+        is_local: whether a node may be judged by what is on it.
         plugin_failed: whether a plugin failed.
     """
 
@@ -195,10 +233,14 @@ class Trial:
         self._rules = rules
         self.budgets = budgets
         self._watched = filters.watches_pods(state)
-        self.node_by_node = filters.looks_beyond_node(state)
+        self._units = rules.units_in(state, view)
+        # Pods elsewhere that go with those of a node are counted for that node only.
+        self.node_by_node = filters.looks_beyond_node(state) or (self._watched and self._units is not None)
         self.plugin_failed = False
         # Other trials are so little work that their results may be kept: a charge must not depend on that.
         self.charges = pod.spec.lists_much or self.node_by_node or type(rules) is not VictimRules or budgets.many
+        # What comes of a node may change with pods on other nodes.
+        self.is_local = self._units is None
 
     def charge_for_budgets(self) -> None:
         """Account for compiling the PodDisruptionBudgets."""
@@ -216,6 +258,28 @@ class Trial:
             for victim in victims:
                 units += 2 * own + victim.spec.parts + self.budgets.in_namespace(victim.namespace)
         self.state.work.charge(units, "potential victims x (terms + constraints + PodDisruptionBudgets)")
+
+    def _charge_for_groups(self, units: Iterable[PreemptionUnit]) -> None:
+        """Account for the pods that go with those of a node, wherever they are."""
+        spec = self._pod.spec
+        own = 1 + (2 * (spec.terms.number + len(spec.topology_spread)) if self._watched else 0)
+        work = sum(
+            len(unit.members) * (own + self.budgets.in_namespace(unit.members[0].pod.namespace))
+            for unit in units
+            if len(unit.members) > 1
+        )
+        self.state.work.charge(work, "pods of PodGroups that are preempted together x (terms + PodDisruptionBudgets)")
+
+    def weight(self, row: int, victims: Sequence[PodInfo]) -> int:
+        """Return how many pods, wherever they are, go together with others on a node."""
+        return sum(len(unit.members) for unit in self._together(row, victims) if len(unit.members) > 1)
+
+    def _together(self, row: int, victims: Sequence[PodInfo]) -> list[PreemptionUnit]:
+        """Return what is preempted on a node; nothing where each pod is by itself."""
+        if self._units is None or not any(victim.scheduling_group for victim in victims):
+            return []
+        units = self._units.units(row, victims)
+        return units if any(len(unit.members) > 1 for unit in units) else []
 
     def report(self, nodes: Sequence[tuple[int, list[PodInfo]]], result: DryRunResult) -> None:
         """Try nodes, each with the pods that may be preempted there, and add what came of it to a result."""
@@ -244,7 +308,13 @@ class Trial:
         overlay = self._view.overlay()
         state = self.state.clone() if self._watched else self.state
         batch = PodBatch([(row, victim) for row, victims in nodes for victim in victims])
+        together: dict[int, list[PreemptionUnit]] = {}
+        if self._units is not None:
+            together = {row: self._together(row, victims) for row, victims in nodes}
+            self._charge_for_groups(itertools.chain.from_iterable(together.values()))
         self._move(state, overlay, batch, batch.all_indices(), -1)
+        for row, units in together.items():
+            self._move_elsewhere(state, overlay, row, units, -1)
         diagnosis = Diagnosis(len(nodes))
         fits = self._fits(state, overlay, [row for row, _ in nodes], diagnosis)
         outcomes = _rejections(diagnosis)
@@ -255,18 +325,43 @@ class Trial:
                 if shortage := self._rules.rejection_after_removal(state, row):
                     outcomes[row] = NodeOutcome(reasons=(shortage,))
                 else:
-                    tried.append(self._node(row, victims, first))
+                    index = {victim.uid: first + number for number, victim in enumerate(victims)}
+                    units = together.get(row, [])
+                    tried.append(self._node_of_units(row, units, index) if units else self._node(row, victims, index))
             first += len(victims)
         self._reprieve(state, overlay, batch, tried)
         for node in tried:
-            outcomes[node.row] = self._outcome(node)
+            outcomes[node.row] = self._outcome(node, batch)
         return outcomes
 
-    def _node(self, row: int, victims: list[PodInfo], first: int) -> _Node:
+    def _node(self, row: int, victims: list[PodInfo], index: Mapping[str, int]) -> _Node:
         important = self._rules.by_importance(victims, self._view.now)
         violating, others = self.budgets.split(important)
-        index = {victim.uid: first + number for number, victim in enumerate(victims)}
         return _Node(row, [index[victim.uid] for victim in (*violating, *others)], len(violating))
+
+    def _node_of_units(self, row: int, units: Sequence[PreemptionUnit], index: Mapping[str, int]) -> _Node:
+        important = self._rules.units_by_importance(units, self._view.now)
+        together: dict[int, _Together] = {}
+        violating: list[int] = []
+        others: list[int] = []
+        for unit, violations in zip(important, self.budgets.count(important), strict=True):
+            lead, *rest = [index[member.pod.uid] for member in unit.members if member.row == row]
+            together[lead] = _Together(unit, rest, violations)
+            (violating if violations else others).append(lead)
+        return _Node(row, [*violating, *others], len(violating), together)
+
+    def _move_elsewhere(
+        self, state: CycleState, overlay: WhatIfView, row: int, units: Iterable[PreemptionUnit], sign: int
+    ) -> None:
+        """Tell the plugins of the pods on other nodes that go, or come back, with those of a node. Those nodes stay as
+        they are: only this one is tried."""
+        if not self._watched:
+            return
+        move = self._filters.run_add_pod if sign > 0 else self._filters.run_remove_pod
+        for unit in units:
+            for member in unit.members:
+                if member.row not in (row, -1):
+                    move(state, self._pod, member.pod, overlay, member.row)
 
     def _move(self, state: CycleState, overlay: WhatIfView, batch: PodBatch, indices: IntArray, sign: int) -> None:
         if not self._watched:
@@ -291,9 +386,9 @@ class Trial:
         waiting = list(nodes)
         for turn in range(max((len(node.order) for node in waiting), default=0)):
             waiting = [node for node in waiting if turn < len(node.order) and not node.error]
-            self._move(state, overlay, batch, np.array([node.order[turn] for node in waiting]), 1)
+            self._turn(state, overlay, batch, [(node, node.order[turn]) for node in waiting], 1)
             fits = self._fits(state, overlay, [node.row for node in waiting], Diagnosis(len(waiting)))
-            going: list[int] = []
+            going: list[tuple[_Node, int]] = []
             for node in waiting:
                 index = node.order[turn]
                 victim = batch.pods[index][1]
@@ -304,12 +399,24 @@ class Trial:
                     continue
                 if result is ReprieveResult.REPRIEVED:
                     continue
-                going.append(index)
-                node.victims.append(victim)
-                node.violations += turn < node.violating and result is ReprieveResult.EVICTED
-            self._move(state, overlay, batch, np.array(going, dtype=np.int64), -1)
+                going.append((node, index))
+                node.victims.append(index)
+                if turn < node.violating and result is ReprieveResult.EVICTED:
+                    node.violations += node.together[index].violations if node.together else 1
+            self._turn(state, overlay, batch, going, -1)
 
-    def _outcome(self, node: _Node) -> NodeOutcome:
+    def _turn(
+        self, state: CycleState, overlay: WhatIfView, batch: PodBatch, turns: Sequence[tuple[_Node, int]], sign: int
+    ) -> None:
+        """Put a pod per node back, or remove it, with those that go together with it."""
+        indices = [index for _, index in turns]
+        for node, index in turns if self._units is not None else ():
+            if node.together:
+                indices += node.together[index].others
+                self._move_elsewhere(state, overlay, node.row, (node.together[index].unit,), sign)
+        self._move(state, overlay, batch, np.array(indices, dtype=np.int64), sign)
+
+    def _outcome(self, node: _Node, batch: PodBatch) -> NodeOutcome:
         if node.error:
             return NodeOutcome(error=node.error)
         if not node.victims and self._rules.kubernetes.offers_without_victims:
@@ -319,7 +426,12 @@ class Trial:
         if not node.victims:
             # The pod fits without evicting anybody: what rejected it before looks at more than a trial can show.
             return NodeOutcome(error=f'expected at least one victim pod on node "{self._view.name(node.row)}"')
-        return NodeOutcome(tuple(self._rules.by_importance(node.victims, self._view.now)), node.violations)
+        now = self._view.now
+        if node.together:
+            units = self._rules.units_by_importance([node.together[index].unit for index in node.victims], now)
+            return NodeOutcome(tuple(pod for unit in units for pod in unit.pods), node.violations)
+        victims = [batch.pods[index][1] for index in node.victims]
+        return NodeOutcome(tuple(self._rules.by_importance(victims, now)), node.violations)
 
     def _fits(self, state: CycleState, view: WhatIfView, rows: list[int], diagnosis: Diagnosis) -> Collection[int]:
         if not rows:

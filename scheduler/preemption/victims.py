@@ -7,7 +7,7 @@ differ in which pods they may evict and in what the eviction must achieve: these
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from scheduler.framework import (
     RowArray,
     unavailable,
 )
+from scheduler.preemption.groups import PlacedGroups, PreemptionUnit, UnitsInView
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -30,6 +31,8 @@ PREEMPTED_REASON = "PreemptionByScheduler"
 PRIORITY_SHIFT = 1 << 31
 """Added to each victim's priority before they are summed, as upstream: negative priorities would otherwise make many
 victims cheaper than few."""
+_UNITS = "preemption/units"
+"""Key of `CycleState`."""
 
 
 class NodeError(Exception):
@@ -55,10 +58,25 @@ class VictimRules:
 
     Attributes:
         kubernetes: the version to behave as.
+        groups: the PodGroups whose pods may be victims.
+        keeps_groups_whole: whether pods that are to be preempted together are.
     """
+
+    keeps_groups_whole = True
 
     def __init__(self, kubernetes: KubernetesVersion = DEFAULT_KUBERNETES) -> None:
         self.kubernetes = kubernetes
+        self.groups = PlacedGroups(kubernetes)
+
+    def units_in(self, state: CycleState, view: NodeView) -> UnitsInView | None:
+        """Return which pods are preempted together; None where each is by itself."""
+        if not (self.keeps_groups_whole and self.groups.exist()):
+            return None
+        units = state.read(_UNITS, UnitsInView)
+        if units is None or units.view is not view:
+            units = UnitsInView(self.groups, view)
+            state.write(_UNITS, units)
+        return units
 
     def blocks_preemption(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Tell whether a pod on the nominated node is terminating for this one, which then waits and does not
@@ -70,12 +88,26 @@ class VictimRules:
         return rows[view.lowest_priority[rows] < pod.priority]
 
     def potential_victims(self, state: CycleState, pod: PodInfo, view: NodeView, row: int) -> list[PodInfo]:
-        """Return the pods of a node that may be evicted.
+        """Return the pods of a node that may be evicted; what goes with them has the same priority.
 
         Raises:
             NodeError: that cannot be judged.
         """
         return [other for other in view.pods_on(row) if other.priority < pod.priority]
+
+    def with_their_groups(
+        self,
+        state: CycleState,
+        view: NodeView,
+        row: int,
+        others: list[PodInfo],
+        may_go: Callable[[PreemptionUnit], bool],
+    ) -> list[PodInfo]:
+        """Return those of some pods of a node that may be evicted with all that would have to go with them."""
+        if not any(other.scheduling_group for other in others):
+            return others
+        units = self.units_in(state, view)
+        return others if units is None else units.whole(row, others, may_go)
 
     def no_victims_reasons(self, pod: PodInfo, nodes: Sequence[str]) -> Iterable[str]:
         """Yield the reason for each node without potential victims."""
@@ -98,11 +130,17 @@ class VictimRules:
         return math.inf if self.kubernetes.lasting_victim_order else now
 
     def by_importance(self, pods: Iterable[PodInfo], now: float) -> list[PodInfo]:
-        """Return pods with the most important first: by priority, then by age, since 1.38 then by UID
-        (MoreImportantPod, MoreImportantVictim)."""
+        """Return pods with the most important first: by priority, since 1.37 those of PodGroups before others, then by
+        age, since 1.38 then by UID (MoreImportantPod, MoreImportantVictim)."""
         unstarted = self.start_of_unstarted(now)
         ordered = sorted(pods, key=lambda pod: pod.uid) if self.kubernetes.lasting_victim_order else pods
-        return sorted(ordered, key=lambda pod: (-pod.priority, start_time(pod, unstarted)))
+        rank = self.groups.rank
+        return sorted(ordered, key=lambda pod: (-pod.priority, -rank(pod), start_time(pod, unstarted)))
+
+    def units_by_importance(self, units: Iterable[PreemptionUnit], now: float) -> list[PreemptionUnit]:
+        """The same of what is preempted together: the one with more pods before its age counts."""
+        unstarted = self.start_of_unstarted(now)
+        return sorted(units, key=lambda unit: unit.importance(unstarted))
 
 
 class Candidate(Struct, frozen=True):

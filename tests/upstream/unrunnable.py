@@ -12,7 +12,7 @@ _GROUP_POST_FILTER = "registers a PodGroupPostFilter plugin: ours has no such ex
 _FEATURE = "makes up a feature of nodes in the Go scheduler"
 _TOPOLOGY = "needs topology of PodGroups or groups of groups, alpha, which ours does not have"
 _GROUP_PREEMPTION = "needs preemption for a PodGroup, which ours does not have"
-_GROUP_VICTIMS = "evicts PodGroups as one victim, behind a gate that ours does not have"
+_GROUP_VICTIMS = "evicts PodGroups as one victim: not run with ours yet"
 _API_SERVER = "asks the API server only"
 _FIRST, _LAST = 34, 99
 

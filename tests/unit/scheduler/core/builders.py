@@ -108,16 +108,17 @@ def runner(
     compatibility: str = "safe",
     kubernetes: str = "1.34",
     options: Mapping[str, Any] | None = None,
+    handle: Any = None,
 ) -> ProfileRunner:
-    """A profile: plugin sets as in a file, args by plugin name, the kube-scheduler it behaves as, and more of our
-    options."""
+    """A profile: plugin sets as in a file, args by plugin name, the kube-scheduler it behaves as, more of our options,
+    and through what plugins have effects."""
     config = [{"name": name, "args": dict(values)} for name, values in (args or {}).items()]
     own = {"compatibility": compatibility, "kubernetesVersion": kubernetes, **(options or {})}
     config.append({"name": "SecondarySchedulerOptions", "args": own})
     encode = msgspec.json.encode
     text = CONFIGURATION.format(plugins=encode(plugins or {}).decode(), plugin_config=encode(config).decode())
     effective = load_configuration(text, source="test", external_load=True).profiles[0]
-    return build_profile(effective, environment=plugin_environment())
+    return build_profile(effective, handle, environment=plugin_environment())
 
 
 def only_scores(*names: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from scheduler.catalog import Watch
 from scheduler.config import load_configuration
 from scheduler.framework import PodInfo
 from scheduler.kube.model import (
-    SCHEDULINGPODGROUPS,
     EventType,
     GangSchedulingPolicy,
     ObjectMeta,
@@ -299,37 +297,6 @@ def test_the_feature_gates_enable_the_plugin_in_every_profile(
     text += "profiles: [{schedulerName: one}, {schedulerName: two}]\n"
     configuration = load_configuration(text, source="test", cluster_minor=minor, feature_gates=gates)
     assert ["GangScheduling" in profile.enabled for profile in configuration.profiles] == [enabled] * 2
-
-
-def decoded_group(**spec: Any) -> SchedulingPodGroup:
-    metadata = {"name": "g", "namespace": "ns", "uid": "g-uid", "resourceVersion": "1"}
-    policy = {"gang": {"minCount": 2}}
-    return SCHEDULINGPODGROUPS.decode(json.dumps({"metadata": metadata, "spec": {"schedulingPolicy": policy, **spec}}))
-
-
-@pytest.mark.parametrize(
-    ("spec", "warned"),
-    [
-        ({"disruptionMode": {"all": {}}}, 1),
-        ({"disruptionMode": {"all": {"later": 1}}}, 1),
-        ({"disruptionMode": {"single": {}}}, 0),
-        ({"disruptionMode": {"all": None}}, 0),
-        ({"disruptionMode": "Pod"}, 0),
-        ({}, 0),
-    ],
-)
-async def test_who_asks_to_be_disrupted_as_one_is_told_that_pods_are_preempted_one_by_one(
-    spec: dict[str, Any], warned: int
-) -> None:
-    async with started(PodGroupEngine("1.37")) as engine:
-        engine.add_node("n1", cpu="4")
-        engine.podgroups.apply([(EventType.ADDED, decoded_group(**spec))])
-        engine.add_members("g", "1", "1")
-        await eventually(lambda: len(engine.placed()) == 2, "placed")
-        await eventually(lambda: len(engine.api.events) == 2 + warned, "its Events")
-        notes = [event["note"] for event in engine.api.events if event["reason"] == "DisruptionModeIgnored"]
-        assert len(notes) == warned
-        assert all(note.startswith("spec.disruptionMode all of PodGroup g is not followed") for note in notes)
 
 
 # Topology ------------------------------------------------------------------------------------------------------------

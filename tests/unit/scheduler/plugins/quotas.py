@@ -15,13 +15,13 @@ from tests.unit.scheduler.core.builders import NOW, container, pod, runner
 Amounts = Mapping[str, str]
 
 
-def only(plugin: str, args: Mapping[str, Any] | None = None, *, compatibility: str = "safe") -> ProfileRunner:
-    """A profile in which a plugin preempts instead of DefaultPreemption."""
+def only(plugin: str, args: Mapping[str, Any] | None = None, **more: Any) -> ProfileRunner:
+    """A profile in which a plugin preempts instead of DefaultPreemption; `more` as of `runner`."""
     plugins = {
         "multiPoint": {"enabled": [{"name": plugin}]},
         "postFilter": {"enabled": [{"name": plugin}], "disabled": [{"name": "*"}]},
     }
-    return runner(plugins, {plugin: args} if args else None, compatibility=compatibility)
+    return runner(plugins, {plugin: args} if args else None, **more)
 
 
 def quota(
