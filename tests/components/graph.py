@@ -209,6 +209,9 @@ def _stack_values(stack: str) -> Mapping[str, str]:
     document = yaml.safe_load((ROOT / "stacks" / f"Pulumi.{stack}.yaml").read_text())
     prefix = f"{PROJECT}:"
     values |= {key.removeprefix(prefix): value for key, value in document["config"].items() if key.startswith(prefix)}
+    # Gangs are tested by themselves: elsewhere, their CRD and role would be in every expectation.
+    if isinstance(plugins := values.get("plugins"), dict):
+        plugins.pop("multiPoint", None)
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
 
 

@@ -104,7 +104,7 @@ def _domain(pod: Json, node: Json, state: State) -> str:
         if home == meta["namespace"] and _labels(other).get(GROUP_LABEL) == _labels(pod).get(GROUP_LABEL)
     ]
     nodes = {name for other in members if (name := other["spec"].get("nodeName"))}
-    others = {_labels(there).get(label) for name in nodes if (there := state.node(name))} - {value}
+    others = {_labels(home_node).get(label) for name in nodes if (home_node := state.node(name))} - {value}
     return f"{label}={value} beside members in {sorted(map(str, others))}" if value is None or others else ""
 
 

@@ -147,8 +147,8 @@ def constraints(history: History, ours: Ours, staleness: int = 0) -> list[Violat
     """I3: selectors, taints, ports, required affinity and the gangs' racks of pods that we bound."""
     violations = []
     for bind, states in _judged(history, ours, staleness):
-        there = ((state, node) for state in states if (node := state.node(bind.node)))
-        if reason := _in_each(fits.refused(_now(state, bind), node, state) for state, node in there):
+        with_node = ((state, node) for state in states if (node := state.node(bind.node)))
+        if reason := _in_each(fits.refused(_now(state, bind), node, state) for state, node in with_node):
             violations.append(Violation("I3", f"{bind.pod['metadata']['name']} on {bind.node}: {reason}"))
     return violations
 

@@ -77,10 +77,10 @@ class Webhook:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         review = json.loads(await request.read())
-        asked = review["request"]
-        self.asked.append(asked["name"])
+        request_body = review["request"]
+        self.asked.append(request_body["name"])
         await asyncio.sleep(self.seconds)
-        response = {"uid": asked["uid"], "allowed": True, **self._answer(asked)}
+        response = {"uid": request_body["uid"], "allowed": True, **self._answer(request_body)}
         return web.json_response({"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response})
 
     async def in_force(self) -> None:

@@ -156,8 +156,8 @@ def _lines(result: StackResult) -> list[str]:
     lines = [resource.line() for resource in result.resources]
     failed = [f"gate: {check.name}: {check.detail}" for check in result.gate if not check.passed]
     drifted = [drift.line() for drift in result.drift]
-    told = [*failed, *drifted, *lines, *([""] if lines and result.messages else []), *result.messages]
-    return list(map(_shown, told))
+    texts = [*failed, *drifted, *lines, *([""] if lines and result.messages else []), *result.messages]
+    return list(map(_shown, texts))
 
 
 def _details_block(result: StackResult, lines: Sequence[str], note: str = "") -> str:

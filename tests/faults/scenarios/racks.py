@@ -44,7 +44,7 @@ async def gang_in_a_rack(stage: Stage) -> None:
     await _label(stage, nodes["gang-1"], "elsewhere")
     await stage.pods("gang-z", labels={GROUP_LABEL: "gang"})
     await stage.answered("gang-z")
-    said = reason(await stage.api.get(stage.pod_item("gang-z")))
-    assert "its members run in rack=elsewhere, rack=small" in said, said
+    message = reason(await stage.api.get(stage.pod_item("gang-z")))
+    assert "its members run in rack=elsewhere, rack=small" in message, message
     await _label(stage, nodes["gang-1"], "small")
     stage.figures["relabelled_seconds"] = await stage.bound("gang-z")

@@ -48,7 +48,7 @@ async def _starved(stage: Stage, group: str, user: str) -> AsyncIterator[None]:
     await stage.api.call("POST", f"{_FLOWS}/flowschemas", {"metadata": {"name": name}, "spec": flow})
     try:
         async with (
-            Webhook(stage, lambda asked: {}, resources=("configmaps",), timeout_seconds=30) as hook,
+            Webhook(stage, lambda review: {}, resources=("configmaps",), timeout_seconds=30) as hook,
             Proxy.of(stage.plane, user=hog, groups=(group,)) as proxy,
             aiohttp.ClientSession() as session,
         ):
@@ -143,8 +143,8 @@ async def leader_starved_by_fair_queueing(stage: Stage) -> None:
 # 54 ------------------------------------------------------------------------------------------------------------------
 
 
-def _refuses(asked: Json) -> Json:
-    if not asked["name"].startswith("refused"):
+def _refuses(review: Json) -> Json:
+    if not review["name"].startswith("refused"):
         return {}
     return {"allowed": False, "status": {"code": 403, "message": _WHY}}
 
@@ -164,12 +164,12 @@ async def webhook_refuses_bindings(stage: Stage) -> None:
         await stage.delete("refused-large")
         await stage.pods(*refused, cpu="100m")
         await eventually(lambda: set(refused) <= set(hook.asked))
-        since, asked = time.monotonic(), len(hook.asked)
+        since, before = time.monotonic(), len(hook.asked)
         for name in names("beside", 5):
             await stage.pods(name, cpu="10m")
             await stage.bound(name, within=10)
         await asyncio.sleep(max(0.0, since + 10 - time.monotonic()))
-        again = len(hook.asked) - asked - 5
+        again = len(hook.asked) - before - 5
         stage.figures["again_per_pod"] = again / len(refused)
         # With a back-off of 1 s, 2 s and then 2 s for ever.
         assert again <= len(refused) * ((time.monotonic() - since) / 1 + 2), f"{again} Bindings more were tried"
@@ -201,8 +201,8 @@ async def webhook_does_not_answer(stage: Stage) -> None:
 async def webhook_sends_bindings_elsewhere(stage: Stage) -> None:
     await stage.scheduler()
 
-    def elsewhere(asked: Json) -> Json:
-        if not asked["name"].startswith("sent"):
+    def elsewhere(review: Json) -> Json:
+        if not review["name"].startswith("sent"):
             return {}
         patch = json.dumps([{"op": "replace", "path": "/target/name", "value": "elsewhere"}])
         return {"patchType": "JSONPatch", "patch": base64.b64encode(patch.encode()).decode()}

@@ -76,8 +76,8 @@ def _kubelet(stage: Stage) -> Callable[[int], Awaitable[None]]:
         for pod in await stage.api.list_all("Pod", stage.namespace):
             if not pod["metadata"].get("deletionTimestamp"):
                 continue
-            told = since.setdefault(pod["metadata"]["uid"], time.monotonic())
-            if time.monotonic() - told > _TERMINATING_SECONDS:
+            began = since.setdefault(pod["metadata"]["uid"], time.monotonic())
+            if time.monotonic() - began > _TERMINATING_SECONDS:
                 await stage.delete(pod["metadata"]["name"])
 
     return step
@@ -139,10 +139,10 @@ async def nominated_pods(stage: Stage) -> None:
     async with _priorities(stage, **classes) as of:
         await _large_nodes(stage, *names("n", nodes), cpu=on_each)
         low: Json = {"priorityClassName": of("low"), "terminationGracePeriodSeconds": 3600}
-        there = iter(range(nodes * on_each))
+        numbers = iter(range(nodes * on_each))
         for node in names("n", nodes):
-            some = [f"low-{next(there)}" for _ in range(on_each)]
-            await crowd(stage, some, "1", labels={"role": "low"}, nodeName=node, **low)
+            pods = [f"low-{next(numbers)}" for _ in range(on_each)]
+            await crowd(stage, pods, "1", labels={"role": "low"}, nodeName=node, **low)
         scheduler = await stage.scheduler()
         high = {"labels": {"role": "high"}, "priorityClassName": of("high")}
         started = time.monotonic()
@@ -239,8 +239,8 @@ async def minimum_flaps(stage: Stage) -> None:
     await ask(3)
 
     async def part_is_bound() -> bool:
-        found = await stage.where()
-        return sum(bool(found[name]) for name in members) >= 3
+        nodes = await stage.where()
+        return sum(bool(nodes[name]) for name in members) >= 3
 
     stage.figures["placed_seconds"] = await eventually(part_is_bound, 30)
     await ask(6)

@@ -53,10 +53,10 @@ def test_watches_that_fail_from_one_report_to_the_next_are_said_once_and_so_is_t
     well = {"pods": watch(watching=True), "nodes": watch(watching=True)}
     blind = {"pods": watch("429"), "nodes": watch("429, too")}
     assert said(well, blind, well) == [], "it has happened between two reports, and is over"
-    told = ["watches fail nodes, pods 429, too"]
-    assert said(blind, blind, blind) == told
-    assert said(blind, blind, blind | {"pods": watch(watching=True)}) == told, "some still fail"
-    assert said(blind, blind, well, well) == [*told, "watches work again  "]
+    lines = ["watches fail nodes, pods 429, too"]
+    assert said(blind, blind, blind) == lines
+    assert said(blind, blind, blind | {"pods": watch(watching=True)}) == lines, "some still fail"
+    assert said(blind, blind, well, well) == [*lines, "watches work again  "]
 
 
 @pytest.mark.parametrize("state", [{"absent": True}, {"unread": True}, {"refusal": True}, {"watching": True}])
