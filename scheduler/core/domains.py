@@ -19,6 +19,7 @@ from scheduler.framework import (
     CycleState,
     FloatArray,
     GangTopology,
+    OverBudgetError,
     PluginError,
     PodInfo,
     ProfileRunner,
@@ -350,7 +351,7 @@ class DomainSearch:
         for plugin in runner.rooms:
             room = np.minimum(room, plugin.room(pod.spec, view))
         room = np.maximum(room, 0.0)
-        filtered = self._filtered(pod)
+        filtered = self._filtered(pod, CycleState(self._rng, work=self._work))
         if filtered is None:
             return _Room(room, room, members)
         beyond = [
@@ -358,9 +359,9 @@ class DomainSearch:
         ]
         return _Room(_only(room, np.concatenate((filtered.rows, *beyond))), _only(room, filtered.rows), members)
 
-    def _filtered(self, pod: PodInfo) -> FeasibleNodes | None:
+    def _filtered(self, pod: PodInfo, state: CycleState) -> FeasibleNodes | None:
         """Filter all nodes for a pod; None where they cannot be asked: trying says why."""
-        runner, state = self._runner_of(pod), CycleState(self._rng, work=self._work)
+        runner = self._runner_of(pod)
         try:
             outcome = runner.run_pre_filter(state, pod, self._view)
             return filter_all(self._view, pod, runner, state, outcome) if outcome[0].is_success else None
@@ -379,19 +380,21 @@ class DomainSearch:
         return mean
 
     def _scored_by_load(self, pod: PodInfo) -> FloatArray:
-        """Return the scores by row, NaN where the pod cannot go."""
+        """Return the scores by row, NaN where the pod cannot go; NaN everywhere if plugins fail, or it is too much:
+        trying the first domain says that."""
         scored: FloatArray = np.full(self._view.size, np.nan)
         runner = self._runner_of(pod)
-        filtered = self._filtered(pod) if runner.load_scores else None
-        if filtered is None or not len(rows := filtered.rows):
+        if not runner.load_scores:
             return scored
         state = CycleState(self._rng, work=self._work)
         names = {scorer.name for scorer, _ in runner.load_scores}
         pre_scores = [plugin for plugin in runner.pre_scores if plugin.name in names]
         try:
-            runner.run_pre_filter(state, pod, self._view)
+            filtered = self._filtered(pod, state)
+            if filtered is None or not len(rows := filtered.rows):
+                return scored
             scores = runner.run_scores(state, pod, self._view, rows, pre_scores, runner.load_scores)
-        except PluginError:
+        except (PluginError, OverBudgetError):
             return scored
         scored[rows] = 0.0
         for score in scores:

@@ -549,11 +549,16 @@ def place_gang(
 
 
 def _with_nodes(gang: Gang, reserved: Sequence[Placement]) -> Gang:
-    """Return the gang whose topology holds the nodes that members took."""
-    if gang.topology is None:
+    """Return the gang whose topology, and each slice of it, holds the nodes that members took."""
+    topology = gang.topology
+    if topology is None:
         return gang
-    nodes = gang.topology.nodes + tuple([placement.node for placement in reserved if placement.node is not None])
-    return replace(gang, topology=replace(gang.topology, nodes=nodes))
+    nodes = {placement.pod.uid: placement.node for placement in reserved if placement.node is not None}
+    slices = tuple(
+        replace(part, nodes=(*part.nodes, *[node for uid, node in nodes.items() if uid in part.uids]))
+        for part in topology.slices
+    )
+    return replace(gang, topology=replace(topology, nodes=(*topology.nodes, *nodes.values()), slices=slices))
 
 
 def _rejected(placement: Placement, status: Status) -> Placement:

@@ -9,9 +9,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.core import GangDecision, Placement, decide_gang, gang_message
+from scheduler.core import GangDecision, Placement, decide_gang, gang_message, place_gang
 from scheduler.core.domains import DomainSearch, levels_of
-from scheduler.framework import Gang, GangSlice, GangTopology, OverBudgetError, PodInfo, Work, conclude
+from scheduler.framework import (
+    Asking,
+    CycleState,
+    Gang,
+    GangSlice,
+    GangTopology,
+    OverBudgetError,
+    PodInfo,
+    Status,
+    Work,
+    conclude,
+    unschedulable,
+)
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
@@ -276,6 +288,39 @@ def test_a_slice_label_that_no_node_has_is_named() -> None:
     pods = members(2)
     topology = msgspec.structs.replace(in_slices(pods, 2), slice_label="nvlink")
     assert gang_message(decided(racks(2), gang(pods, topology))).endswith("no node has the label nvlink")
+
+
+def test_a_member_that_is_refused_when_it_is_taken_joins_its_slice_in_the_next_round() -> None:
+    """As with a volume that was taken meanwhile: another rack takes the rest of the slice as well, and comes first."""
+    pods = members(2)
+    state = racks(2, cpu="1")
+    group, rounds = gang(pods, in_slices(pods, 2)), []
+
+    def decide_now(now: Gang, left: Sequence[PodInfo], enough: int) -> Asking[GangDecision]:
+        rounds.append(now.topology)
+        return decide_gang(state.snapshot(NOW), now, left, lambda info: PROFILE, random.Random(1), enough)
+
+    def take(placement: Placement) -> Status:
+        if placement.pod.name == "p1" and len(rounds) == 1:
+            state.upsert_node(node("na-0", allocatable={"cpu": "1"}, labels={"rack": "a", "block": "b0"}))
+            return unschedulable("the volume is taken", plugin="VolumeBinding")
+        state.assume(placement.pod, placement.node or "", NOW)
+        return Status()
+
+    decision = conclude(place_gang(group, pods, decide_now, take))
+    assert len(rounds) == 2
+    assert len(racks_of(decision, 2)[0]) == 1
+
+
+def test_a_load_that_is_too_much_work_to_score_leaves_the_order_to_the_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Endless:
+        name = "TargetLoadPacking"
+
+        def score(self, state: CycleState, *rest: object) -> None:
+            raise OverBudgetError(2, 1, "nodes")
+
+    monkeypatch.setattr(PROFILE, "load_scores", ((Endless(), 1),))
+    assert used(decided(racks(2, 2), gang(members(3), RACK))) == {"r0"}
 
 
 @pytest.mark.parametrize("seed", range(20))
