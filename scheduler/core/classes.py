@@ -554,10 +554,10 @@ _NO_PRE_FILTERS: PreFilterOutcome = (SUCCESS, None, ())
 
 
 def usable_columns(view: Snapshot, pod: PodInfo, profile: ProfileRunner) -> ClassColumns | None:
-    """Return the columns of a pod's class where they tell enough: not where a plugin has to be
-    asked how it takes the nominations of others; nor for pods that list many things, of which there are few: digests
-    of these, and answers that hardly anybody shares, would cost more than they spare, and each plugin has to charge for
-    its work (`scheduler.framework.Work`)."""
+    """Return the columns of a pod's class where they tell enough: not where a plugin has to be asked how it takes the
+    nominations of others; nor for pods that list many things, of which there are few: digests of these, and answers
+    that hardly anybody shares, would cost more than they spare, and each plugin has to charge for its work
+    (`scheduler.framework.Work`)."""
     if pod.spec.parts > FEW_PARTS:
         return None
     if pod.nominated_node or pod.node_name or not view.table.row_of:

@@ -169,17 +169,13 @@ def _search_domains(snapshot: Snapshot, gang: Gang, topology: GangTopology, rest
             snapshot, levels, topology.nodes, pods, enough, _equivalence_key, runner_of, rng, work, slices
         )
     except OverBudgetError as error:
-        return _given_up(snapshot, gang, pods[0], error, rest)
+        return GangDecision(gang, (_too_much(snapshot, pods[0], rng, work, error),))
     if obstacle := domains.obstacle():
         return GangDecision(gang, (), obstacle=obstacle)
     if topology.is_scored:
         return (yield from _best_scored(snapshot, gang, domains, rest))
     best, cluster = GangDecision(gang, ()), snapshot
     for tried, domain in enumerate(islice(domains, _DOMAINS_TRIED), 1):
-        try:
-            work.charge(_DOMAIN_UNITS + snapshot.node_count // _NODES_PER_UNIT, "domains x nodes")
-        except OverBudgetError as error:
-            return _given_up(cluster, gang, pods[0], error, rest)
         attempt = _GangAttempt(cluster, gang, domain, *rest)
         decision = replace((yield from attempt.run()), domains=domains.beside(domain))
         if tried == 1 or len(decision.placed) > len(best.placed) or attempt.ended:
@@ -190,10 +186,10 @@ def _search_domains(snapshot: Snapshot, gang: Gang, topology: GangTopology, rest
     return best
 
 
-def _given_up(view: Snapshot, gang: Gang, pod: PodInfo, error: OverBudgetError, rest: _Rest) -> GangDecision:
-    """Return the decision of an attempt that became too much work before it came to an end."""
-    state = CycleState(rest[2], work=rest[-1])
-    return GangDecision(gang, (rejected(view, pod, state, too_much_work(view, state, error), load_ages(view)),))
+def _too_much(view: Snapshot, pod: PodInfo, rng: RandomSource, work: Work, error: OverBudgetError) -> Placement:
+    """Return the rejection of a member with which an attempt became too much work."""
+    state = CycleState(rng, work=work)
+    return rejected(view, pod, state, too_much_work(view, state, error), load_ages(view))
 
 
 def _slice_keys(topology: GangTopology) -> tuple[str, ...]:
@@ -204,13 +200,9 @@ def _slice_keys(topology: GangTopology) -> tuple[str, ...]:
 def _best_scored(snapshot: Snapshot, gang: Gang, domains: DomainSearch, rest: _Rest) -> Asking[GangDecision]:
     """Try the gang in every domain, and return the decision with the best score among those with enough members
     (podGroupSchedulingPlacementAlgorithm of 1.37); chance decides among equals. A domain without need not be scored."""
-    pods, runner_of, rng, _, _, _, work = rest
+    pods, runner_of, rng, *_ = rest
     cluster, tried, feasible = snapshot, [], []
     for domain in domains.all():
-        try:
-            work.charge(_DOMAIN_UNITS + snapshot.node_count // _NODES_PER_UNIT, "domains x nodes")
-        except OverBudgetError as error:
-            return _given_up(cluster, gang, pods[0], error, rest)
         attempt = _GangAttempt(cluster, gang, domain, *rest)
         decision = replace((yield from attempt.run()), domains=domains.beside(domain))
         if decision.error or decision.over_budget:
@@ -283,6 +275,9 @@ class _GangAttempt:
         rows = self._overlay.candidates
         return sum(weight * scorer.score_domain(pods, self._overlay, rows) for scorer, weight in runner.domain_scorers)
 
+    def _too_much(self, pod: PodInfo, error: OverBudgetError) -> Placement:
+        return _too_much(self._overlay, pod, self._rng, self._work, error)
+
     def _without_members(self) -> Overlay:
         """Return the cluster as it is now, with the nodes of the domain as candidates."""
         return self.cluster.overlay(self._rows())
@@ -292,6 +287,13 @@ class _GangAttempt:
 
     def run(self) -> Asking[GangDecision]:
         topology = self._gang.topology
+        if topology is not None:
+            try:
+                self._work.charge(_DOMAIN_UNITS + self.cluster.node_count // _NODES_PER_UNIT, "domains x nodes")
+            except OverBudgetError as error:
+                self.ended = True
+                given_up = _too_much(self.cluster, self._pods[0], self._rng, self._work, error)
+                return GangDecision(self._gang, (given_up,))
         if topology is not None and topology.slices:
             yield from self._place_slices(topology)
         else:
@@ -326,9 +328,7 @@ class _GangAttempt:
             self._work.charge(len(self._overlay.candidates) // _NODES_PER_SLICE_UNIT, "slices x nodes")
             domains = DomainSearch(self._overlay, [level], part.nodes, pods, len(pods), *rest)
         except OverBudgetError as error:
-            state = CycleState(self._rng, work=self._work)
-            given_up = too_much_work(self._overlay, state, error)
-            self._note(pods[0], rejected(self._overlay, pods[0], state, given_up, load_ages(self._overlay)))
+            self._note(pods[0], self._too_much(pods[0], error))
             return
         outer = self._domain
         for tried, domain in enumerate(islice(domains, _DOMAINS_TRIED), 1):
@@ -410,8 +410,7 @@ class _GangAttempt:
                 _MEMBER_UNITS + len(self._overlay.candidates) // _NODES_PER_UNIT, "members of the gang x nodes"
             )
         except OverBudgetError as error:
-            state, ages = CycleState(self._rng, work=self._work), load_ages(self._overlay)
-            return rejected(self._overlay, pod, state, too_much_work(self._overlay, state, error), ages)
+            return self._too_much(pod, error)
         answers = self._answers
         asking = decide(self._overlay, pod, runner, self._rng, self._extenders_left(), work=self._work)
         try:
