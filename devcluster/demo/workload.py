@@ -33,17 +33,17 @@ DEPLOYMENTS = (
 POD_COUNT = sum(deployment.replicas for deployment in DEPLOYMENTS)
 
 
-class DemoWorkload:
-    """The workload in a namespace of its own."""
+class DemoPods:
+    """So many pods for one scheduler, in a namespace of their own."""
 
-    def __init__(self, api: kubernetes.ApiClient, namespace: str, scheduler_name: str) -> None:
+    def __init__(self, api: kubernetes.ApiClient, namespace: str, scheduler_name: str, count: int) -> None:
         self._core = kubernetes.CoreV1Api(api)
-        self._apps = kubernetes.AppsV1Api(api)
         self._namespace = namespace
         self._scheduler_name = scheduler_name
+        self._count = count
 
-    def create(self) -> None:
-        """Create namespace and Deployments; a namespace left by an earlier run is removed first."""
+    def remake(self) -> None:
+        """Create the namespace; one that was left by an earlier run is removed first."""
         self.delete()
         wait_until(
             lambda: is_gone(self._core, self._namespace),
@@ -51,8 +51,6 @@ class DemoWorkload:
             lambda: f"namespace {self._namespace} is still terminating",
         )
         self._core.create_namespace({"metadata": {"name": self._namespace}})
-        for deployment in DEPLOYMENTS:
-            self._apps.create_namespaced_deployment(self._namespace, self._deployment(deployment))
 
     def delete(self) -> None:
         """Delete the namespace and wait until its pods are gone, so that they take no room from others."""
@@ -74,21 +72,35 @@ class DemoWorkload:
             ServiceError: time is up; says how many pods wait, and what the scheduler says of one of them.
         """
         started = time.monotonic()
-        wait_until(lambda: sum(self.pods_per_node().values()) == POD_COUNT, seconds, lambda: self._unbound(seconds))
+        wait_until(lambda: sum(self.pods_per_node().values()) == self._count, seconds, lambda: self._unbound(seconds))
         return time.monotonic() - started
 
     def _unbound(self, seconds: float) -> str:
         pods = self._core.list_namespaced_pod(self._namespace).items
         waiting = sum(not pod.spec.node_name for pod in pods)
         return (
-            f"{waiting} of {POD_COUNT} pods in {self._namespace} have no node after {seconds:g} s"
+            f"{waiting} of {self._count} pods in {self._namespace} have no node after {seconds:g} s"
             f"{pending_reason(pods)}; see: secondary-scheduler cluster logs"
         )
 
     def pods_per_node(self) -> Counter[str]:
-        """How many pods of the workload each node has."""
+        """How many of the pods each node has."""
         pods = self._core.list_namespaced_pod(self._namespace).items
         return Counter(pod.spec.node_name for pod in pods if pod.spec.node_name)
+
+
+class DemoWorkload(DemoPods):
+    """The workload in a namespace of its own."""
+
+    def __init__(self, api: kubernetes.ApiClient, namespace: str, scheduler_name: str) -> None:
+        super().__init__(api, namespace, scheduler_name, POD_COUNT)
+        self._apps = kubernetes.AppsV1Api(api)
+
+    def create(self) -> None:
+        """Create namespace and Deployments."""
+        self.remake()
+        for deployment in DEPLOYMENTS:
+            self._apps.create_namespaced_deployment(self._namespace, self._deployment(deployment))
 
     def scheduled_event(self) -> str:
         """Who placed one of the pods, as `kubectl describe pod` shows it."""
