@@ -170,6 +170,7 @@ class AttemptPipeline:
         *,
         decide_now: DecideGang | None = None,
         before_reserve: Callable[[Placement], None] = lambda placement: None,
+        turn_is_over: Callable[[], bool] | None = None,
     ) -> Asking[GangReservation]:
         """Reserve nodes for as many members as the gang lacks, or for none.
 
@@ -178,8 +179,9 @@ class AttemptPipeline:
             pods: the members to place, in queue order.
             decide_now: called instead of `decide_gang`, by a caller that measures it.
             before_reserve: called for each member that was given a node, before it is assumed there.
+            turn_is_over: tells when others are to be decided; None where it is done in one go.
         """
-        work = Work(GANG_UNITS)
+        work = Work(GANG_UNITS, turn_is_over)
         decide_members = decide_now or self.decide_gang
         reserved: list[tuple[Placement, PermitOutcome]] = []
 

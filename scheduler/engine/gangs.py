@@ -176,13 +176,17 @@ class Gangs:
         for plugins in self._plugins.values():
             yield from (plugin for plugin in plugins if own is not None and plugin.name == own.name)
 
-    def is_unchanged(self, gang: Gang, members: Sequence[QueuedPod]) -> bool:
-        """Tell whether a gang is still as an attempt at its members found it; nodes that they hold do not count."""
+    def change_of(self, gang: Gang, members: Sequence[QueuedPod], pending: Mapping[str, PodInfo]) -> str:
+        """Return what became of a gang since an attempt at its members began; "" where all of them wait still, and it
+        needs as many. Nodes that they hold do not count."""
         pod = members[0].pod
         plugin = self._plugin_of(pod)
         now = plugin.gang_of(pod) if plugin is not None else None
         held = sum(self._attempts.state.is_assumed(member.pod.uid) for member in members)
-        return now is not None and (now.minimum, now.placed - held) == (gang.minimum, gang.placed)
+        is_unchanged = now is not None and (now.minimum, now.placed - held) == (gang.minimum, gang.placed)
+        if is_unchanged and all(member.pod.uid in pending for member in members):
+            return ""
+        return "it changed while its members were decided"
 
     # Deciding -------------------------------------------------------------------------------------------------------
 
@@ -192,6 +196,7 @@ class Gangs:
         members: Sequence[QueuedPod],
         gang: Gang,
         started: float,
+        turn_is_over: Callable[[], bool] | None = None,
     ) -> Asking[GangOutcome]:
         """Reserve nodes for the gang of a pod that was popped, or for none of it.
 
@@ -200,6 +205,7 @@ class Gangs:
             members: all that left the queue (`take_members`).
             gang: the gang as it is now.
             started: `time.perf_counter` when the attempt began.
+            turn_is_over: tells when others are to be decided; None where the gang is decided in one go.
         """
         if (message := self._given_up.message(gang, len(members))) is not None:
             return GangOutcome(over_budget(members, message))
@@ -210,7 +216,9 @@ class Gangs:
                 if queued is not head:
                     self._log.begin(queued, started)
         try:
-            reservation = yield from self._attempts.reserve_gang(gang, pods, decide_now=self._decide)
+            reservation = yield from self._attempts.reserve_gang(
+                gang, pods, decide_now=self._decide, turn_is_over=turn_is_over
+            )
         except Exception as error:
             # The members have left the queue: they must come back, each with its backoff.
             log.exception("an attempt failed unexpectedly", gang=gang.name)

@@ -474,6 +474,11 @@ class SchedulingQueue:
         first = queued.initial_attempt_at if self._by_first_attempt else None
         return self._sort_key(queued.pod, queued.timestamp if first is None else first)
 
+    def next_is_before(self, popped: QueuedPod) -> bool:
+        """Tell whether the next pod goes before one that was popped earlier."""
+        queued = self._active.peek()
+        return queued is not None and self.order(queued) < self.order(popped)
+
     # Internals ------------------------------------------------------------------------------------------------------
 
     def _take_new(self, pod: PodInfo, event: str) -> QueueName:
