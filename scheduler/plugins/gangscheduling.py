@@ -8,7 +8,10 @@ group that has not reached its minCount, and CompositePodGroups. `disruptionMode
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -24,39 +27,55 @@ _MESSAGE_LENGTH = 32_768
 """The API server refuses longer ones."""
 
 
-class PodGroupConditions:
-    """Writes the condition of PodGroups, one request per group at a time.
+_SCHEDULED_REMEMBERED = 10_000
+_REPEATS, _REPEAT_SECONDS = 5, 1.0
 
-    A write that fails is not repeated: the next attempt at the gang says the same again.
+
+class PodGroupConditions:
+    """Writes the condition of PodGroups, one request per group at a time: what is said meanwhile is written after it.
+
+    A write that fails is repeated only if the group was scheduled, as no later attempt says so.
     """
 
-    def __init__(self, handle: fw.Handle, kind: str, condition: str) -> None:
+    def __init__(self, handle: fw.Handle, kind: str, condition: str, newest: Callable[[str, str], Any]) -> None:
         """Configure.
 
         Args:
             handle: patches the status.
             kind: of the groups, as the store of objects calls it.
             condition: its type.
+            newest: returns the group of a namespace and name as the watch shows it, or None.
         """
         self._handle = handle
         self._kind = kind
         self._type = condition
-        self._writing: set[str] = set()
+        self._newest = newest
+        self._writing: dict[str, fw.Status | None] = {}
+        """By UID of a group that is being written: what was said of it since, if anything was."""
+        self._scheduled: OrderedDict[str, None] = OrderedDict()
+        """UIDs of groups of which it was said that they are scheduled: the watch may not show it yet."""
 
     def publish(self, group: SchedulingPodGroup, outcome: fw.Status) -> None:
         """Say what became of a group; a group that was scheduled once stays so."""
-        former = next((each for each in group.status.conditions if each.type == self._type), None)
-        if former is not None and former.status == "True" and not outcome.is_success:
+        uid = group.metadata.uid
+        former = self._former(group)
+        if not outcome.is_success and (uid in self._scheduled or (former is not None and former.status == "True")):
             return
-        condition = self._condition(group, former, outcome)
-        if condition == former or group.metadata.uid in self._writing:
-            return
-        self._writing.add(group.metadata.uid)
-        self._handle.spawn(self._write(group, condition), f"condition of pod group {group.metadata.key}")
+        if outcome.is_success:
+            self._scheduled[uid] = None
+            while len(self._scheduled) > _SCHEDULED_REMEMBERED:
+                self._scheduled.popitem(last=False)
+        if uid in self._writing:
+            self._writing[uid] = outcome
+        elif self._condition(group, outcome) != former:
+            self._writing[uid] = None
+            self._handle.spawn(self._write(group, outcome), f"condition of pod group {group.metadata.key}")
 
-    def _condition(
-        self, group: SchedulingPodGroup, former: PodGroupCondition | None, outcome: fw.Status
-    ) -> PodGroupCondition:
+    def _former(self, group: SchedulingPodGroup) -> PodGroupCondition | None:
+        return next((each for each in group.status.conditions if each.type == self._type), None)
+
+    def _condition(self, group: SchedulingPodGroup, outcome: fw.Status) -> PodGroupCondition:
+        former = self._former(group)
         if outcome.is_success:
             status, reason, message = "True", "Scheduled", ""
         else:
@@ -68,21 +87,51 @@ class PodGroupConditions:
             since = format_seconds(self._handle.now())
         return PodGroupCondition(self._type, status, group.metadata.generation, since, reason, message)
 
-    async def _write(self, group: SchedulingPodGroup, condition: PodGroupCondition) -> None:
-        others = [each for each in group.status.conditions if each.type != self._type]
-        patch = {"status": {"conditions": msgspec.to_builtins([*others, condition])}}
+    async def _write(self, group: SchedulingPodGroup, said: fw.Status, failures: int = 0) -> None:
+        """Write what was said, and what is said meanwhile; `failures` is how often it could not be written."""
+        uid, outcome = group.metadata.uid, said
         try:
-            status, _ = await self._handle.patch_object(self._kind, group, patch, "status")
-        finally:
-            self._writing.discard(group.metadata.uid)
+            while True:
+                status, written = await self._patch(group, outcome)
+                since, self._writing[uid] = self._writing[uid], None
+                if status.is_success and since is not None:
+                    group, outcome = written, since
+                    continue
+                outcome = since or outcome
+                if status.is_success or failures == _REPEATS or not outcome.is_success:
+                    del self._writing[uid]
+                    break
+                # Most often the status was changed, and the watch has not shown it yet.
+                self._handle.call_later(_REPEAT_SECONDS, partial(self._repeat, group, outcome, failures + 1))
+                return
+        except BaseException:
+            self._writing.pop(uid, None)
+            raise
         if not status.is_success:
-            self._handle.log(
-                "warning",
-                "GangScheduling",
-                "a pod group's condition was not written",
-                podGroup=group.metadata.key,
-                error=status.message[:300],
-            )
+            self._warn(group, status)
+
+    async def _patch(self, group: SchedulingPodGroup, outcome: fw.Status) -> tuple[fw.Status, Any]:
+        others = [each for each in group.status.conditions if each.type != self._type]
+        conditions = msgspec.to_builtins([*others, self._condition(group, outcome)])
+        return await self._handle.patch_object(self._kind, group, {"status": {"conditions": conditions}}, "status")
+
+    def _repeat(self, group: SchedulingPodGroup, outcome: fw.Status, failures: int) -> None:
+        newest = self._newest(group.metadata.namespace, group.metadata.name)
+        if newest is None or newest.metadata.uid != group.metadata.uid:
+            del self._writing[group.metadata.uid]
+            return
+        self._handle.spawn(
+            self._write(newest, outcome, failures), f"condition of pod group {group.metadata.key}, once more"
+        )
+
+    def _warn(self, group: SchedulingPodGroup, status: fw.Status) -> None:
+        self._handle.log(
+            "warning",
+            "GangScheduling",
+            "a pod group's condition was not written",
+            podGroup=group.metadata.key,
+            error=status.message[:300],
+        )
 
 
 NAME = "GangScheduling"
@@ -112,6 +161,7 @@ class GangScheduling(
         self._gives_up_early = version.gives_up_early
         # The same version queues a group as one, which waits until none of its pods has a gate.
         self._gated_as_one = version.gives_up_early
+        self._is_entity = version.gives_up_early and context.upstream
         self._gated: dict[tuple[str, str, str], set[str]] = {}
         self._handle = context.handle
         self._objects: fw.Objects | None = None
@@ -119,7 +169,7 @@ class GangScheduling(
         self._conditions = (
             None
             if context.handle is None
-            else PodGroupConditions(context.handle, self._kind, version.pod_group_condition)
+            else PodGroupConditions(context.handle, self._kind, version.pod_group_condition, self._find)
         )
 
     def use_objects(self, objects: fw.Objects) -> None:
@@ -228,7 +278,7 @@ class GangScheduling(
 
     def gang_of(self, pod: fw.PodInfo) -> fw.Gang | None:
         """Return the gang of a pod as it is now; None once enough members have nodes: further ones, which may be
-        thousands, are scheduled like any other pod."""
+        thousands, are scheduled like any other pod, unless upstream's queue is followed."""
         group = self._group_of(pod)
         if group is None or self._pods is None:
             return None
@@ -240,7 +290,7 @@ class GangScheduling(
         for member in self._members(pod):
             if node := self._pods.node_of(member):
                 nodes.append(node)
-                if len(nodes) >= minimum and not key:
+                if len(nodes) >= minimum and not key and not self._is_entity:
                     return None
             elif not member.deleting and not member.spec.gates:
                 waiting.append(member)
@@ -249,11 +299,20 @@ class GangScheduling(
             tuple(waiting),
             minimum,
             len(nodes),
-            _TIMEOUT_SECONDS,
+            math.inf if self._is_entity else _TIMEOUT_SECONDS,
             fw.MemberTries.WHILE_POSSIBLE if self._gives_up_early else fw.MemberTries.EACH_ONCE,
             self._held_back(minimum, key),
             fw.GangTopology((key,), nodes=tuple(dict.fromkeys(nodes)), is_scored=True) if key else None,
+            self._is_entity,
+            self._check_of(group) if self._is_entity else None,
         )
+
+    def _check_of(self, group: SchedulingPodGroup) -> Callable[[Sequence[fw.PodInfo]], str]:
+        def check(waiting: Sequence[fw.PodInfo]) -> str:
+            placed = [pod for pod in self._members(waiting[0]) if self._pods is not None and self._pods.node_of(pod)]
+            return next(_unlike(group.spec.priority or 0, [*waiting, *placed]), "")
+
+        return check
 
     @staticmethod
     def _topology_key(group: SchedulingPodGroup) -> str:
@@ -268,9 +327,16 @@ class GangScheduling(
     def _held_back(self, minimum: int, key: str) -> Any:
         if not self._gives_up_early:
             return lambda fit, untried, domains: _HELD_BACK
-        if key:
-            return lambda fit, untried, domains: _in_domains(minimum, fit, untried, domains)
-        return lambda fit, untried, domains: f"{_UNSCHEDULABLE}, {_progress(minimum, fit, untried)}"
+
+        def message(fit: int, untried: int, domains: int) -> str:
+            if fit >= minimum:
+                # The group runs, and none of the pods that were left fits.
+                return _UNSCHEDULABLE
+            if key:
+                return _in_domains(minimum, fit, untried, domains)
+            return f"{_UNSCHEDULABLE}, {_progress(minimum, fit, untried)}"
+
+        return message
 
     def gang_placed(self, pod: fw.PodInfo) -> None:
         """Do nothing."""
@@ -293,9 +359,12 @@ class GangScheduling(
         self._conditions.publish(group, outcome)
 
     def _group_of(self, pod: fw.PodInfo) -> SchedulingPodGroup | None:
-        if self._objects is None or not self.has_gang(pod):
-            return None
-        group: SchedulingPodGroup | None = self._objects.get(self._kind, pod.namespace, pod.scheduling_group)
+        return self._find(pod.namespace, pod.scheduling_group) if self.has_gang(pod) else None
+
+    def _find(self, namespace: str, name: str) -> SchedulingPodGroup | None:
+        group: SchedulingPodGroup | None = None
+        if self._objects is not None:
+            group = self._objects.get(self._kind, namespace, name)
         return group
 
     def _members(self, pod: fw.PodInfo) -> Collection[fw.PodInfo]:
@@ -303,6 +372,20 @@ class GangScheduling(
         if self._pods is None:
             return ()
         return self._pods.labelled(fw.SCHEDULING_GROUP, pod.namespace, pod.scheduling_group)
+
+
+def _unlike(priority: int, pods: Sequence[fw.PodInfo]) -> Iterator[str]:
+    """Yield what keeps kube-scheduler 1.37 from placing a group of this priority (validatePodGroup), in its words."""
+    first, whole = pods[0], "all pods in a single pod group should have the same"
+    for pod in pods:
+        if pod.scheduler_name != first.scheduler_name:
+            names = f'"{pod.scheduler_name}" and "{first.scheduler_name}"'
+            yield f"{whole} .spec.schedulerName set, got: {names}"
+        if pod.priority != priority:
+            yield f"{whole} priority as the pod group's priority, got {pod.priority} and {priority}"
+        policy, expected = pod.spec.preemption_policy, first.spec.preemption_policy
+        if policy != expected:
+            yield f"{whole} preemption policy, got {policy} and {expected}"
 
 
 def _is_gated(pod: fw.PodInfo) -> bool:

@@ -34,10 +34,9 @@ VERSIONS = {"1.36": "v1alpha2", "1.37": "v1beta1"}
 class PodGroupEngine(Engine):
     """The engine with GangScheduling, as a minor version behaves."""
 
-    def __init__(self, version: str = "1.36") -> None:
-        super().__init__(
-            configuration=behaving_as(version, plugins="{multiPoint: {enabled: [{name: GangScheduling}]}}")
-        )
+    def __init__(self, version: str = "1.36", **options: str) -> None:
+        plugins = "{multiPoint: {enabled: [{name: GangScheduling}]}}"
+        super().__init__(configuration=behaving_as(version, plugins=plugins, **options))
         self.version = version
         if version in VERSIONS:
             self.podgroups = self.object_inputs(Watch(f"scheduling.k8s.io/{VERSIONS[version]}", "podgroups"))
@@ -55,9 +54,11 @@ class PodGroupEngine(Engine):
         self.podgroups.apply([(event, group)])
         return group
 
-    def add_members(self, group: str, *cpus: str, start: int = 0) -> None:
-        for number, cpu in enumerate(cpus, start):
+    def add_members(self, group: str, *cpus: str, start: int = 0) -> list[PodInfo]:
+        return [
             self.add_pod(f"{group}-{number}", cpu=cpu, schedulingGroup={"podGroupName": group})
+            for number, cpu in enumerate(cpus, start)
+        ]
 
     def add_gated(self, group: str, *numbers: int) -> list[PodInfo]:
         return [
