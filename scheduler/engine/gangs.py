@@ -208,7 +208,7 @@ class Gangs:
         by_uid = {queued.pod.uid: queued for queued in members}
         pods = [queued.pod for queued in members]
         if gang.problem_of is not None and (problem := gang.problem_of(pods)):
-            self._publish(head.pod, failure(problem))
+            self._publish(head.pod, failure(problem, plugin=self._plugin_name(head.pod)))
             return GangOutcome(_alike(members, AttemptFailure(problem, SCHEDULER_ERROR, entity_size=len(members))))
         if self._log.follows_beginnings:
             for queued in members:
@@ -490,7 +490,10 @@ def _upstream_failures(
     for queued in members:
         placement = unplaced.get(queued.pod.uid)
         own = placement.message if placement is not None and (placement.code is Code.ERROR or not failed) else None
-        message = gang_message(decision, own, len(members))
+        if own is None and decision.gang.of_members is not None:
+            message = decision.gang.of_members(failed)
+        else:
+            message = gang_message(decision, own, len(members))
         # Without rejectors the pod comes back after its backoff: no event tells when an error is over.
         reason, woken_by = (SCHEDULER_ERROR, frozenset[str]()) if failed else (UNSCHEDULABLE, rejectors)
         size = len(members) if decision.gang.is_entity else 0

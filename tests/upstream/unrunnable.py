@@ -60,6 +60,7 @@ UNRUNNABLE = (
     Unrunnable("podgroup", "TestPodGroupDependentRequiredValidation", _API_SERVER, 37),
     Unrunnable("podgroup", "TestPodGroupPostFilterIteration", _GROUP_POST_FILTER, 37),
     Unrunnable("podgroup/admission", "TestPodGroupAdmission", _API_SERVER, 36, 36),
+    Unrunnable("podgroup/queueing", "TestPodGroupRequeueRemainingOnSchedulingSuccess", _DRIVES, 37),
     Unrunnable("podgroup/topology_aware_scheduling", "Test.*", _TOPOLOGY, 36, 36),
     Unrunnable("podgroup/topology_aware_scheduling", "TestCPG.*", _GROUPS_OF_GROUPS, 37),
     Unrunnable("preemption", "TestAsyncPreemption", _DRIVES),

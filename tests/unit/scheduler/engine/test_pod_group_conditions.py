@@ -8,25 +8,40 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from scheduler.catalog import KUBERNETES_VERSIONS
 from scheduler.framework import SUCCESS, Status, failure, unschedulable
-from scheduler.kube.model import ObjectMeta, PodGroupCondition, SchedulingPodGroup, SchedulingPodGroupStatus
-from scheduler.plugins.gangscheduling import PodGroupConditions
+from scheduler.kube.model import (
+    ObjectMeta,
+    PodGroupCondition,
+    ResourceVersion,
+    SchedulingPodGroup,
+    SchedulingPodGroupStatus,
+)
+from scheduler.plugins.gangscheduling.conditions import PodGroupConditions
+from scheduler.plugins.gangscheduling.words import words_of
 
+TYPE = "PodGroupInitiallyScheduled"
 CONFLICT = failure("409 Conflict")
+
+
+def group_of(uid: str, version: str) -> SchedulingPodGroup:
+    meta = ObjectMeta(name="g", namespace="ns", uid=uid, resource_version=ResourceVersion(version))
+    return SchedulingPodGroup(meta)
 
 
 class Stage:
     """The group as the API server has it, and the handle of the plugin that writes its condition."""
 
     def __init__(self) -> None:
-        self.group = SchedulingPodGroup(ObjectMeta(name="g", namespace="ns", uid="g-uid", resource_version="1"))
+        self.group = group_of("g-uid", "1")
         self.shown = self.group
         self.answering = asyncio.Event()
         self.answering.set()
         self.writes: list[str] = []
         self.warnings: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
-        self.conditions = PodGroupConditions(self, "PodGroup", "Done", lambda *key: self.shown)  # type: ignore[arg-type]
+        words = words_of(KUBERNETES_VERSIONS[37])
+        self.conditions = PodGroupConditions(self, "PodGroup", words, lambda *key: self.shown)  # type: ignore[arg-type]
 
     def publish(self, *outcomes: Status) -> None:
         for outcome in outcomes:
@@ -38,7 +53,7 @@ class Stage:
         await asyncio.sleep(60)
 
     def statuses(self) -> list[str]:
-        return [condition.status for condition in self.group.status.conditions if condition.type == "Done"]
+        return [condition.status for condition in self.group.status.conditions if condition.type == TYPE]
 
     # The handle ---------------------------------------------------------------------------------------------------
 
@@ -63,7 +78,7 @@ class Stage:
         if group.metadata.resource_version != self.group.metadata.resource_version:
             return CONFLICT, None
         version = str(int(group.metadata.resource_version) + 1)
-        condition = PodGroupCondition("Done", written, 0, None, "", "")
+        condition = PodGroupCondition(TYPE, written, 0, None, "", "")
         self.group = replace(
             self.group,
             metadata=replace(self.group.metadata, resource_version=version),
@@ -93,8 +108,7 @@ async def test_a_group_of_the_same_name_is_another_one() -> None:
     stage = Stage()
     stage.publish(SUCCESS)
     await stage.settle()
-    meta = ObjectMeta(name="g", namespace="ns", uid="new", resource_version="9")
-    stage.group = stage.shown = SchedulingPodGroup(meta)
+    stage.group = stage.shown = group_of("new", "9")
     stage.publish(unschedulable("no room"))
     await stage.settle()
     assert stage.writes == ["True", "False"]
@@ -136,6 +150,6 @@ async def test_nothing_is_written_of_a_group_that_is_gone() -> None:
     stage = Stage()
     stage.group = replace(stage.group, metadata=replace(stage.group.metadata, resource_version="7"))
     stage.publish(SUCCESS)
-    stage.shown = SchedulingPodGroup(ObjectMeta(name="g", namespace="ns", uid="new", resource_version="9"))
+    stage.shown = group_of("new", "9")
     await stage.settle()
     assert stage.writes == ["True"]

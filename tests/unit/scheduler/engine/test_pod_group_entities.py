@@ -21,11 +21,6 @@ def group_engine(mode: str) -> PodGroupEngine:
     return PodGroupEngine("1.37", compatibility=mode)
 
 
-def tries(engine: PodGroupEngine, result: str) -> float:
-    """How many attempts at groups ended so."""
-    return engine.metrics.pod_group_attempts.labels(result, "secondary-scheduler").value
-
-
 @pytest.mark.parametrize(("mode", "queue"), [("upstream", "backoff"), ("safe", "unschedulable")])
 async def test_a_group_that_does_not_fit_is_tried_again_without_an_event(mode: str, queue: str) -> None:
     async with started(group_engine(mode)) as engine:
@@ -35,9 +30,9 @@ async def test_a_group_that_does_not_fit_is_tried_again_without_an_event(mode: s
         pods = engine.add_members("g", "700m", "700m")
         await eventually(lambda: all(engine.message(pod.name) for pod in pods), "they do not fit")
         if mode == "safe":
-            assert tries(engine, "unschedulable") == 1
+            assert engine.attempts("unschedulable") == 1
         else:
-            await eventually(lambda: tries(engine, "unschedulable") >= 2, "it is tried again", 10)
+            await eventually(lambda: engine.attempts("unschedulable") >= 2, "it is tried again", 10)
         assert [engine.queue.queue_of(pod.uid) for pod in pods] == [queue] * 2
 
 
@@ -47,8 +42,8 @@ async def test_pods_that_are_left_over_are_tried_again_at_once_as_a_group() -> N
         engine.add_group("g", 1)
         engine.add_node("n1", cpu="1")
         pods = engine.add_members("g", "700m", "700m", "700m")
-        await eventually(lambda: tries(engine, "unschedulable") >= 1, "the two that are left")
-        assert tries(engine, "scheduled") == 1
+        await eventually(lambda: engine.attempts("unschedulable") >= 1, "the two that are left")
+        assert engine.attempts("scheduled") == 1
         assert engine.placed() == {"g-0"}
         await eventually(lambda: bool(engine.message("g-2")), "the last one's reason")
         assert [engine.message(pod.name) for pod in pods[1:]] == ["0/1 nodes are available: 1 Insufficient cpu."] * 2
@@ -66,7 +61,7 @@ async def test_later_members_are_placed_together(mode: str, attempts: int) -> No
         await eventually(lambda: len(engine.placed()) == 2, "the first two")
         engine.add_members("g", "500m", "500m", start=2)
         await eventually(lambda: len(engine.placed()) == 4, "the others")
-        assert tries(engine, "scheduled") == attempts
+        assert engine.attempts("scheduled") == attempts
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -83,27 +78,54 @@ async def test_a_later_member_that_does_not_fit_says_why(mode: str) -> None:
         await eventually(lambda: engine.placed() == {"g-0", "g-1"}, "it has room now", 10)
 
 
+HIERARCHY = "all pods in a pod group hierarchy should have the same"
+SINGLE = "all pods in a single pod group should have the same"
+
+
 @pytest.mark.parametrize(
-    ("unlike", "text"),
+    ("version", "unlike", "reason", "text"),
     [
-        ({"priority": 7}, "priority as the pod group's priority, got 7 and 0"),
-        ({"preemptionPolicy": "Never"}, "preemption policy, got Never and PreemptLowerPriority"),
+        (
+            "1.37",
+            {"priority": 7},
+            "SchedulerError",
+            f"{SINGLE} priority as the pod group's priority, got 7 and 0",
+        ),
+        (
+            "1.37",
+            {"preemptionPolicy": "Never"},
+            "SchedulerError",
+            f"{SINGLE} preemption policy, got Never and PreemptLowerPriority",
+        ),
+        (
+            "1.38",
+            {"priority": 7},
+            "PodGroupError",
+            f'{HIERARCHY} priority as the root pod group\'s priority, got 7 ("g-1") and 0 ("podgroup/ns/g")',
+        ),
+        (
+            "1.38",
+            {"preemptionPolicy": "Never"},
+            "PodGroupError",
+            f'{HIERARCHY} preemption policy, got Never ("g-1") and PreemptLowerPriority',
+        ),
     ],
 )
-async def test_a_member_unlike_the_others_keeps_the_group_from_being_placed(unlike: dict[str, Any], text: str) -> None:
-    async with started(group_engine("upstream")) as engine:
+async def test_a_member_unlike_the_others_keeps_the_group_from_being_placed(
+    version: str, unlike: dict[str, Any], reason: str, text: str
+) -> None:
+    async with started(PodGroupEngine(version, compatibility="upstream")) as engine:
         assert isinstance(engine, PodGroupEngine)
         engine.add_group("g", 2)
         engine.add_node("n1", cpu="4")
         engine.add_pod("g-0", cpu="100m", schedulingGroup={"podGroupName": "g"})
+        engine.wall_offset += 1
         engine.add_pod("g-1", cpu="100m", schedulingGroup={"podGroupName": "g"}, **unlike)
         await eventually(lambda: bool(engine.conditions("g")), "the condition")
         await eventually(lambda: all(engine.message(f"g-{n}") for n in range(2)), "both say so")
-    expected = f"all pods in a single pod group should have the same {text}"
     (condition, *_) = engine.conditions("g")
-    assert (condition["status"], condition["reason"], condition["message"]) == ("False", "SchedulerError", expected)
-    # Which of two is called the unlike one follows from their order.
-    assert engine.message("g-0") == engine.message("g-1") == expected
+    assert (condition["status"], condition["reason"], condition["message"]) == ("False", reason, text)
+    assert engine.message("g-0") == engine.message("g-1") == text
     assert not engine.placed()
 
 

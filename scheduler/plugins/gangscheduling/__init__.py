@@ -1,5 +1,5 @@
 """GangScheduling: the pods of a PodGroup of scheduling.k8s.io run together or not at all (plugins/gangscheduling and
-schedule_one_podgroup.go of kube-scheduler 1.36 and 1.37).
+schedule_one_podgroup.go of kube-scheduler since 1.36).
 
 The placing itself is the engine's (`scheduler.core.gang`), in kube-scheduler's order. Not followed: preemption for a
 group that has not reached its minCount, and CompositePodGroups. `disruptionMode` is the preempting plugins' concern
@@ -9,142 +9,17 @@ group that has not reached its minCount, and CompositePodGroups. `disruptionMode
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
-
-import msgspec
 
 from scheduler import framework as fw
 from scheduler.catalog import ActionType
-from scheduler.kube.model import PodGroupCondition, SchedulingPodGroup
-from scheduler.kube.primitives import format_seconds
+from scheduler.kube.model import SchedulingPodGroup
+from scheduler.plugins.gangscheduling.conditions import PodGroupConditions
+from scheduler.plugins.gangscheduling.words import NAME, words_of
 
-# The condition of a PodGroup that says whether it is scheduled (updatePodGroupCondition of kube-scheduler).
-
-_MESSAGE_LENGTH = 32_768
-"""The API server refuses longer ones."""
-
-
-_SCHEDULED_REMEMBERED = 10_000
-_REPEATS, _REPEAT_SECONDS = 5, 1.0
-
-
-class PodGroupConditions:
-    """Writes the condition of PodGroups, one request per group at a time: what is said meanwhile is written after it.
-
-    A write that fails is repeated only if the group was scheduled, as no later attempt says so.
-    """
-
-    def __init__(self, handle: fw.Handle, kind: str, condition: str, newest: Callable[[str, str], Any]) -> None:
-        """Configure.
-
-        Args:
-            handle: patches the status.
-            kind: of the groups, as the store of objects calls it.
-            condition: its type.
-            newest: returns the group of a namespace and name as the watch shows it, or None.
-        """
-        self._handle = handle
-        self._kind = kind
-        self._type = condition
-        self._newest = newest
-        self._writing: dict[str, fw.Status | None] = {}
-        """By UID of a group that is being written: what was said of it since, if anything was."""
-        self._scheduled: OrderedDict[str, None] = OrderedDict()
-        """UIDs of groups of which it was said that they are scheduled: the watch may not show it yet."""
-
-    def publish(self, group: SchedulingPodGroup, outcome: fw.Status) -> None:
-        """Say what became of a group; a group that was scheduled once stays so."""
-        uid = group.metadata.uid
-        former = self._former(group)
-        if not outcome.is_success and (uid in self._scheduled or (former is not None and former.status == "True")):
-            return
-        if outcome.is_success:
-            self._scheduled[uid] = None
-            while len(self._scheduled) > _SCHEDULED_REMEMBERED:
-                self._scheduled.popitem(last=False)
-        if uid in self._writing:
-            self._writing[uid] = outcome
-        elif self._condition(group, outcome) != former:
-            self._writing[uid] = None
-            self._handle.spawn(self._write(group, outcome), f"condition of pod group {group.metadata.key}")
-
-    def _former(self, group: SchedulingPodGroup) -> PodGroupCondition | None:
-        return next((each for each in group.status.conditions if each.type == self._type), None)
-
-    def _condition(self, group: SchedulingPodGroup, outcome: fw.Status) -> PodGroupCondition:
-        former = self._former(group)
-        if outcome.is_success:
-            status, reason, message = "True", "Scheduled", ""
-        else:
-            reason = "Unschedulable" if outcome.is_rejection else "SchedulerError"
-            status, message = "False", outcome.message[:_MESSAGE_LENGTH]
-        if former is not None and former.status == status:
-            since = former.last_transition_time
-        else:
-            since = format_seconds(self._handle.now())
-        return PodGroupCondition(self._type, status, group.metadata.generation, since, reason, message)
-
-    async def _write(self, group: SchedulingPodGroup, said: fw.Status, failures: int = 0) -> None:
-        """Write what was said, and what is said meanwhile; `failures` is how often it could not be written."""
-        uid, outcome = group.metadata.uid, said
-        try:
-            while True:
-                status, written = await self._patch(group, outcome)
-                since, self._writing[uid] = self._writing[uid], None
-                if status.is_success and since is not None:
-                    group, outcome = written, since
-                    continue
-                outcome = since or outcome
-                if status.is_success or failures == _REPEATS or not outcome.is_success:
-                    del self._writing[uid]
-                    break
-                # Most often the status was changed, and the watch has not shown it yet.
-                self._handle.call_later(_REPEAT_SECONDS, partial(self._repeat, group, outcome, failures + 1))
-                return
-        except BaseException:
-            self._writing.pop(uid, None)
-            raise
-        if not status.is_success:
-            self._warn(group, status)
-
-    async def _patch(self, group: SchedulingPodGroup, outcome: fw.Status) -> tuple[fw.Status, Any]:
-        others = [each for each in group.status.conditions if each.type != self._type]
-        conditions = msgspec.to_builtins([*others, self._condition(group, outcome)])
-        return await self._handle.patch_object(self._kind, group, {"status": {"conditions": conditions}}, "status")
-
-    def _repeat(self, group: SchedulingPodGroup, outcome: fw.Status, failures: int) -> None:
-        newest = self._newest(group.metadata.namespace, group.metadata.name)
-        if newest is None or newest.metadata.uid != group.metadata.uid:
-            del self._writing[group.metadata.uid]
-            return
-        self._handle.spawn(
-            self._write(newest, outcome, failures), f"condition of pod group {group.metadata.key}, once more"
-        )
-
-    def _warn(self, group: SchedulingPodGroup, status: fw.Status) -> None:
-        self._handle.log(
-            "warning",
-            "GangScheduling",
-            "a pod group's condition was not written",
-            podGroup=group.metadata.key,
-            error=status.message[:300],
-        )
-
-
-NAME = "GangScheduling"
 _TIMEOUT_SECONDS = 300.0
 """Upstream's permitTimeoutDuration."""
-_TOO_FEW_PODS = "waiting for minCount pods from a gang to appear in scheduling queue"
-_GATED = "waiting for the scheduling gates of the pods of its pod group"
-_UNSCHEDULABLE = "pod group is unschedulable"
-_NO_DOMAIN = "no feasible placements found"
-_HELD_BACK = (
-    f"{_UNSCHEDULABLE}, waiting for minCount pods from a gang to be scheduled, one or more plugins asked to wait and "
-    "no plugin rejected pod"
-)
 
 
 class GangScheduling(
@@ -158,6 +33,7 @@ class GangScheduling(
         """Take no args. In versions before 1.36 there are no PodGroups, and nothing happens."""
         version = context.kubernetes
         self._kind = version.pod_group_kind
+        self._words = words_of(version)
         self._gives_up_early = version.gives_up_early
         # The same version queues a group as one, which waits until none of its pods has a gate.
         self._gated_as_one = version.gives_up_early
@@ -167,9 +43,7 @@ class GangScheduling(
         self._objects: fw.Objects | None = None
         self._pods: fw.Pods | None = None
         self._conditions = (
-            None
-            if context.handle is None
-            else PodGroupConditions(context.handle, self._kind, version.pod_group_condition, self._find)
+            None if context.handle is None else PodGroupConditions(context.handle, self._kind, self._words, self._find)
         )
 
     def use_objects(self, objects: fw.Objects) -> None:
@@ -217,15 +91,12 @@ class GangScheduling(
             return fw.SUCCESS
         group = self._group_of(pod)
         if group is None:
-            # The grammar is upstream's.
-            return fw.unresolvable(
-                f'waiting for pods\'s pod group "{pod.scheduling_group}" to appear in scheduling queue'
-            )
+            return fw.unresolvable(self._words.missing(pod.scheduling_group))
         gang = group.spec.scheduling_policy.gang
         if gang is not None and len(self._members(pod)) < gang.min_count:
-            return fw.unresolvable(_TOO_FEW_PODS)
+            return fw.unresolvable(self._words.too_few(group))
         if _key(pod) in self._gated and not pod.spec.gates:
-            return fw.unresolvable(_GATED)
+            return fw.unresolvable(self._words.gated)
         return fw.SUCCESS
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
@@ -301,16 +172,17 @@ class GangScheduling(
             len(nodes),
             math.inf if self._is_entity else _TIMEOUT_SECONDS,
             fw.MemberTries.WHILE_POSSIBLE if self._gives_up_early else fw.MemberTries.EACH_ONCE,
-            self._held_back(minimum, key),
+            self._words.held_back(minimum, bool(key)),
             fw.GangTopology((key,), nodes=tuple(dict.fromkeys(nodes)), is_scored=True) if key else None,
             self._is_entity,
             self._check_of(group) if self._is_entity else None,
+            self._words.of_members(group),
         )
 
     def _check_of(self, group: SchedulingPodGroup) -> Callable[[Sequence[fw.PodInfo]], str]:
         def check(waiting: Sequence[fw.PodInfo]) -> str:
             placed = [pod for pod in self._members(waiting[0]) if self._pods is not None and self._pods.node_of(pod)]
-            return next(_unlike(group.spec.priority or 0, [*waiting, *placed]), "")
+            return next(self._words.unlike(group, [*waiting, *placed]), "")
 
         return check
 
@@ -323,20 +195,6 @@ class GangScheduling(
         """
         constraints = group.spec.scheduling_constraints
         return "" if constraints is None else next((constraint.key for constraint in constraints.topology), "")
-
-    def _held_back(self, minimum: int, key: str) -> Any:
-        if not self._gives_up_early:
-            return lambda fit, untried, domains: _HELD_BACK
-
-        def message(fit: int, untried: int, domains: int) -> str:
-            if fit >= minimum:
-                # The group runs, and none of the pods that were left fits.
-                return _UNSCHEDULABLE
-            if key:
-                return _in_domains(minimum, fit, untried, domains)
-            return f"{_UNSCHEDULABLE}, {_progress(minimum, fit, untried)}"
-
-        return message
 
     def gang_placed(self, pod: fw.PodInfo) -> None:
         """Do nothing."""
@@ -353,9 +211,7 @@ class GangScheduling(
         if group is None or self._conditions is None:
             return
         if outcome.is_rejection:
-            outcome = fw.unschedulable(
-                outcome.message.removeprefix(f"{_UNSCHEDULABLE}, ") if self._gives_up_early else _UNSCHEDULABLE
-            )
+            outcome = fw.unschedulable(self._words.of_group(outcome.message))
         self._conditions.publish(group, outcome)
 
     def _group_of(self, pod: fw.PodInfo) -> SchedulingPodGroup | None:
@@ -374,20 +230,6 @@ class GangScheduling(
         return self._pods.labelled(fw.SCHEDULING_GROUP, pod.namespace, pod.scheduling_group)
 
 
-def _unlike(priority: int, pods: Sequence[fw.PodInfo]) -> Iterator[str]:
-    """Yield what keeps kube-scheduler 1.37 from placing a group of this priority (validatePodGroup), in its words."""
-    first, whole = pods[0], "all pods in a single pod group should have the same"
-    for pod in pods:
-        if pod.scheduler_name != first.scheduler_name:
-            names = f'"{pod.scheduler_name}" and "{first.scheduler_name}"'
-            yield f"{whole} .spec.schedulerName set, got: {names}"
-        if pod.priority != priority:
-            yield f"{whole} priority as the pod group's priority, got {pod.priority} and {priority}"
-        policy, expected = pod.spec.preemption_policy, first.spec.preemption_policy
-        if policy != expected:
-            yield f"{whole} preemption policy, got {policy} and {expected}"
-
-
 def _is_gated(pod: fw.PodInfo) -> bool:
     """Tell whether a pod of a PodGroup has scheduling gates."""
     return bool(pod.spec.gates and pod.scheduling_group)
@@ -396,18 +238,3 @@ def _is_gated(pod: fw.PodInfo) -> bool:
 def _key(pod: fw.PodInfo) -> tuple[str, str, str]:
     """Return what the pods have in common that a scheduler queues as one."""
     return pod.scheduler_name, pod.namespace, pod.scheduling_group
-
-
-def _progress(minimum: int, fit: int, untried: int) -> str:
-    """Return upstream's text of 1.37 (PlacementFeasible) for a group that does not reach its minCount."""
-    reached = "cannot be satisfied" if fit + untried < minimum else "is not yet satisfied"
-    return f"minCount ({minimum}) {reached}: {fit} scheduled, {untried} remaining"
-
-
-def _in_domains(minimum: int, fit: int, untried: int, domains: int) -> str:
-    """Return upstream's text of 1.37 for a group that has to be in one domain, with what became of it in one of
-    them."""
-    if not domains:
-        return _NO_DOMAIN
-    first = f"first placement status: {_progress(minimum, fit, untried)}"
-    return f"{_UNSCHEDULABLE}, {_UNSCHEDULABLE}, 0/{domains} placements are available, {first}"
