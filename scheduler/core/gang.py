@@ -662,7 +662,8 @@ def gang_message(decision: GangDecision, own: str | None = None, members: int | 
         if decision.error:
             return own or f"failed to schedule other pod from a pod group: {decision.error}"
         untried = max(0, (members or 0) - len(decision.placements))
-        return own or gang.held_back(gang.placed + len(decision.placed), untried, decision.domains)
+        fit, failed = gang.placed + len(decision.placed), len(decision.unplaced)
+        return own or gang.held_back(fit, failed, untried, decision.domains)
     fit = gang.placed + len(decision.placed)
     members = gang.placed + len(decision.placements)
     if decision.obstacle:

@@ -250,6 +250,9 @@ class SchedulingCycle:
             # extender is asked about it.
             self._queue.done(pod.uid)
             return
+        if self._gangs.forms_gang(pod) and self._queue.takes_back(queued):
+            # Its gang is gone since, or lacks members.
+            return
         if self._log.follows_beginnings:
             self._log.begin(queued, started)
         if self._state.node_count == 0:
@@ -506,8 +509,10 @@ class SchedulingCycle:
             self._state.nominator.remove(pod.uid)
             self._log.failed(queued, failure, "")
             return
-        queued.pod = latest
-        target = self._queue.add_unschedulable(queued, rejectors=failure.rejectors, pending=failure.pending)
+        queued.pod, queued.entity_size = latest, failure.entity_size
+        target = self._queue.add_unschedulable(
+            queued, rejectors=failure.rejectors, pending=failure.pending, requeue=failure.requeue
+        )
         self._log.failed(queued, failure, target)
         # In memory at once: until the watch brings it back, others must not take the room that is being made.
         nominated = failure.nominated_node

@@ -117,6 +117,7 @@ from scheduler.framework.interface import (
     GangReporter as GangReporter,
     GangSlice as GangSlice,
     GangTopology as GangTopology,
+    HeldBack as HeldBack,
     MemberTries as MemberTries,
     ObjectReader as ObjectReader,
     PermitPlugin as PermitPlugin,

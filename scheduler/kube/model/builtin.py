@@ -222,11 +222,13 @@ class PodGroupSchedulingConstraints(Struct, frozen=True, gc=False, rename="camel
 
 
 class SchedulingPodGroupSpec(Struct, frozen=True, gc=False, rename="camel"):
-    """PodGroupSpec; `disruption_mode` may be a word in alpha versions."""
+    """PodGroupSpec; `disruption_mode` may be a word in alpha versions, which have no `priority`."""
 
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
     disruption_mode: DisruptionMode | str | None = None
+    priority: Int32 | None = None
+    preemption_policy: str | None = None
 
     @property
     def is_disrupted_as_one(self) -> bool:

@@ -28,16 +28,15 @@ HELD_BACK = (
     "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, one or more plugins asked to "
     "wait and no plugin rejected pod"
 )
-VERSIONS = {"1.36": "v1alpha2", "1.37": "v1beta1"}
+VERSIONS = {"1.36": "v1alpha2", "1.37": "v1beta1", "1.38": "v1beta1"}
 
 
 class PodGroupEngine(Engine):
     """The engine with GangScheduling, as a minor version behaves."""
 
-    def __init__(self, version: str = "1.36") -> None:
-        super().__init__(
-            configuration=behaving_as(version, plugins="{multiPoint: {enabled: [{name: GangScheduling}]}}")
-        )
+    def __init__(self, version: str = "1.36", **options: str) -> None:
+        plugins = "{multiPoint: {enabled: [{name: GangScheduling}]}}"
+        super().__init__(configuration=behaving_as(version, plugins=plugins, **options))
         self.version = version
         if version in VERSIONS:
             self.podgroups = self.object_inputs(Watch(f"scheduling.k8s.io/{VERSIONS[version]}", "podgroups"))
@@ -55,9 +54,11 @@ class PodGroupEngine(Engine):
         self.podgroups.apply([(event, group)])
         return group
 
-    def add_members(self, group: str, *cpus: str, start: int = 0) -> None:
-        for number, cpu in enumerate(cpus, start):
+    def add_members(self, group: str, *cpus: str, start: int = 0) -> list[PodInfo]:
+        return [
             self.add_pod(f"{group}-{number}", cpu=cpu, schedulingGroup={"podGroupName": group})
+            for number, cpu in enumerate(cpus, start)
+        ]
 
     def add_gated(self, group: str, *numbers: int) -> list[PodInfo]:
         return [
@@ -86,6 +87,10 @@ class PodGroupEngine(Engine):
         ]
         return texts[-1] if texts else ""
 
+    def attempts(self, result: str) -> float:
+        """How many attempts at groups ended so."""
+        return self.metrics.pod_group_attempts.labels(result, "secondary-scheduler").value
+
     def conditions(self, group: str) -> list[dict[str, Any]]:
         """What was written about a group, oldest first."""
         path = f"/apis/scheduling.k8s.io/{VERSIONS[self.version]}/namespaces/ns/podgroups/{group}/status"
@@ -103,10 +108,10 @@ async def test_a_group_that_fits_is_placed_and_says_so(version: str) -> None:
         await eventually(lambda: len(engine.placed()) == 3, "all members")
         await eventually(lambda: len(engine.conditions("g")) == 1, "the condition")
     (condition,) = engine.conditions("g")
-    expected = {"1.36": "PodGroupScheduled", "1.37": "PodGroupInitiallyScheduled"}[version]
+    expected = "PodGroupScheduled" if version == "1.36" else "PodGroupInitiallyScheduled"
     assert (condition["type"], condition["status"], condition["reason"]) == (expected, "True", "Scheduled")
     assert condition["observedGeneration"] == 2
-    assert engine.metrics.pod_group_attempts.labels("scheduled", "secondary-scheduler").value == 1
+    assert engine.attempts("scheduled") == 1
     assert not [event for event in engine.api.events if event["reason"] == "SchedulingGroupIgnored"]
 
 
@@ -128,6 +133,10 @@ async def test_a_group_without_room_for_its_min_count_holds_nothing_and_says_why
     if version == "1.36":
         assert messages[:2] == [HELD_BACK] * 2
         assert engine.conditions("g")[0]["message"] == "pod group is unschedulable"
+    elif version == "1.38":
+        threshold = "scheduling policy's minimum threshold (3) cannot be satisfied"
+        assert messages[:2] == ['parent pod group "g" is unschedulable'] * 2
+        assert engine.conditions("g")[0]["message"] == f"{threshold}: 2 scheduled, 1 unschedulable, 0 not-evaluated"
     else:
         ending = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"
         assert messages[:2] == [f"pod group is unschedulable, {ending}"] * 2
