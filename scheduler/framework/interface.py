@@ -27,7 +27,7 @@ from scheduler.framework.cycle import CycleState
 from scheduler.framework.diagnosis import NodeCodes
 from scheduler.framework.events import ClusterEvent, HintRegistration
 from scheduler.framework.extenders import Asking, Extender
-from scheduler.framework.handle import PluginContext, PodListener
+from scheduler.framework.handle import PluginContext, PodListener, Preemptor
 from scheduler.framework.objects import PodInfo, SpecInfo
 from scheduler.framework.status import FloatArray, IntArray, RowArray, Status, Verdicts
 from scheduler.framework.view import NodeView, Objects
@@ -65,10 +65,6 @@ class ObjectReader(Protocol):
     def use_objects(self, objects: Objects) -> None:
         """Take the store to read from; called before the first pod is queued, and never called in some tests and
         tools, which then have no objects."""
-
-
-SCHEDULING_GROUP = "/spec/schedulingGroup"
-"""Stands for a pod's PodGroup of scheduling.k8s.io where labels are indexed; no label begins with a slash."""
 
 
 class Pods(Protocol):
@@ -163,6 +159,7 @@ class Gang(Struct, frozen=True):
             how many were not tried, and how many domains there are for a gang with a topology; None where a message
             sums up what became of all members.
         topology: how close they have to be; None where any nodes will do.
+        preemptor: who others are evicted for where too few members fit; None where nobody is.
     """
 
     name: str
@@ -173,6 +170,7 @@ class Gang(Struct, frozen=True):
     tries: MemberTries = MemberTries.UNTIL_ENOUGH
     held_back: Callable[[int, int, int], str] | None = None
     topology: GangTopology | None = None
+    preemptor: Preemptor | None = None
 
     @property
     def missing(self) -> int:

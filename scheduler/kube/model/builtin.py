@@ -227,6 +227,8 @@ class SchedulingPodGroupSpec(Struct, frozen=True, gc=False, rename="camel"):
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
     disruption_mode: DisruptionMode | str | None = None
+    priority: Int32 | None = None
+    preemption_policy: str | None = None
 
     @property
     def is_disrupted_as_one(self) -> bool:
