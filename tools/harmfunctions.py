@@ -582,7 +582,7 @@ ASKING: Final = (
     HarmFunction(
         f"{_ENGINE}/extending.py::Extenders._bind", ("ask",), "a Binding of an extender", "only while it leads"
     ),
-    HarmFunction("scheduler/preemption/evaluator.py::Evictions.start", ("ask",), "a preemption", "once per preemptor"),
+    HarmFunction("scheduler/preemption/evictions.py::Evictions.start", ("ask",), "a preemption", "once per preemptor"),
     HarmFunction(f"{_ENGINE}/handle.py::Evictor._delete", ("ask",), "a victim's condition, then its deletion", "–"),
     HarmFunction(f"{_ENGINE}/handle.py::Evictor._clear_nomination", ("ask",), "a nomination's end", "–"),
     HarmFunction(f"{_ENGINE}/failures.py::FailureReporter.nominate", ("ask",), "a nomination", "–"),

@@ -82,6 +82,8 @@ class KubernetesVersion:
             unlike members are a PodGroupError (gangscheduling.go, validatePodGroupHierarchy).
         gives_up_early: the members of a PodGroup are no longer tried once too few are left for its minCount
             (gangscheduling.go, PlacementFeasible).
+        preempts_for_groups: pods are preempted for a PodGroup of which too few pods fit
+            (framework/preemption/podgrouppreemption.go).
         disrupts_groups: the placed pods of a PodGroup whose disruptionMode is `all` are one victim, also where a single
             pod preempts (framework/preemption/preemption.go, GetVictimsOnNode).
         favours_members: of potential victims of equal priority, pods of PodGroups are more important than others, also
@@ -164,6 +166,7 @@ class KubernetesVersion:
     pod_group_sets: tuple[str, ...] = ()
     gives_up_early: bool = False
     names_thresholds: bool = False
+    preempts_for_groups: bool = False
     disrupts_groups: bool = False
     favours_members: bool = False
     names_target_pods: bool = False
@@ -338,6 +341,7 @@ _1_37 = replace(
     pod_group_condition="PodGroupInitiallyScheduled",
     pod_group_sets=("placementGenerate", "placementScore", "podGroupPostFilter"),
     gives_up_early=True,
+    preempts_for_groups=True,
     disrupts_groups=True,
     favours_members=True,
     shares_with_image_volumes=True,

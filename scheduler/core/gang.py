@@ -9,6 +9,7 @@ once would be another problem (and NP-hard), and the plugins are written for one
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -257,8 +258,9 @@ class _GangAttempt:
         self._domain = domain
         self._tries_again = gang.tries is MemberTries.UNTIL_ENOUGH
         self.cluster = snapshot
-        self._overlay = self._without_members()
         self._pods = pods
+        self._uids = frozenset(pod.uid for pod in pods)
+        self._overlay = self._without_members()
         self._runner_of = runner_of
         self._rng = rng
         self._enough = enough
@@ -300,7 +302,9 @@ class _GangAttempt:
 
     def _without_members(self) -> Overlay:
         """Return the cluster as it is now, with the nodes of the domain as candidates."""
-        return self.cluster.overlay(self._rows())
+        overlay = self.cluster.overlay(self._rows())
+        overlay.forget_nominations(self._uids)
+        return overlay
 
     def _rows(self) -> RowArray:
         return self._domain.rows(self.cluster)
@@ -647,6 +651,10 @@ def report_gang(snapshot: Snapshot, gang: Gang, runners: Mapping[str, ProfileRun
         domain_count=search.count,
         obstacle=search.obstacle(),
     )
+
+
+GROUP_UNSCHEDULABLE: Final = "pod group is unschedulable"
+"""kube-scheduler begins the messages of members with it that would fit, and no others."""
 
 
 def gang_message(decision: GangDecision, own: str | None = None, members: int | None = None) -> str:

@@ -16,9 +16,18 @@ from typing import Any, Final, NamedTuple
 import structlog
 from msgspec import Struct, field
 
-from scheduler.core import BUDGET_REJECTOR, GangDecision, Placement, gang_message, gang_plugins
+from scheduler.core import (
+    BUDGET_REJECTOR,
+    GROUP_UNSCHEDULABLE,
+    NOT_ASKED,
+    GangDecision,
+    GangPostFilterOutcome,
+    Placement,
+    gang_message,
+    gang_plugins,
+)
 from scheduler.engine.attemptlog import AttemptLog
-from scheduler.engine.attempts import AttemptPipeline
+from scheduler.engine.attempts import AttemptPipeline, GangReservation
 from scheduler.engine.failures import SCHEDULER_ERROR, UNSCHEDULABLE, AttemptFailure
 from scheduler.engine.timing import STATUS
 from scheduler.engine.waiting import WaitingPods
@@ -45,6 +54,8 @@ from scheduler.state import QueuedPod, Requeue, SchedulingQueue, Snapshot
 _RETRIES_AT_ONCE: Final = 5
 """How often in a row a member comes back without back-off. During a back-off other pods may take its room, and the
 members that are bound stay where they are; an API server that refuses everything must not be asked all the time."""
+_VICTIMS_SHOWN: Final = 20
+"""In the log."""
 log = structlog.get_logger(component="gangs")
 
 
@@ -147,6 +158,7 @@ class Gangs:
         # Outlives a ReservedGang: a gang that lost members goes on counting from its first reservation.
         self._since: dict[str, MonotonicSeconds] = {}
         self._given_up = GivenUpGangs(attempts.clocks)
+        self._preemptions_given_up = GivenUpGangs(attempts.clocks)
 
     def gang_to_place(self, pod: PodInfo) -> Gang | None:
         """Return the gang of a pod if members of it have to be placed together now."""
@@ -232,7 +244,8 @@ class Gangs:
         decision = reservation.decision
         plugin_name = self._plugin_name(head.pod)
         if not reservation.reserved:
-            return self._rejected(head.pod, members, decision, started)
+            outcome = self._post_filter(gang, pods, reservation)
+            return self._rejected(head.pod, members, decision, outcome, started)
         reserved = self._reserve(head.pod, gang)
         placed = []
         for placement, permit in reservation.reserved:
@@ -274,14 +287,39 @@ class Gangs:
         result = "scheduled" if outcome.is_success else "unschedulable" if outcome.is_rejection else "error"
         self._metrics.pod_group_tried(result, pod.scheduler_name, time.perf_counter() - started)
 
+    def _post_filter(self, gang: Gang, pods: Sequence[PodInfo], reservation: GangReservation) -> GangPostFilterOutcome:
+        """Look for pods to preempt for a gang that does not fit."""
+        decision = reservation.decision
+        alike = len({pod.scheduler_name for pod in pods}) == 1
+        if gang.preemptor is None or decision.error or decision.over_budget or not alike:
+            return NOT_ASKED
+        if (message := self._preemptions_given_up.message(gang, len(pods))) is not None:
+            return GangPostFilterOutcome(message)
+        outcome = self._attempts.run_gang_post_filters(gang, pods, reservation.work)
+        if outcome.over_budget:
+            self._preemptions_given_up.note(gang, len(pods), outcome.message)
+        elif outcome.result is not None and outcome.result.victims:
+            victims = outcome.result.victims
+            self._metrics.preemption_victims.observe(len(victims))
+            shown = [victim.key for victim in victims[:_VICTIMS_SHOWN]]
+            log.info("preempting", gang=gang.name, number=len(victims), victims=shown)
+        return outcome
+
     def _rejected(
-        self, pod: PodInfo, members: Sequence[QueuedPod], decision: GangDecision, started: float
+        self,
+        pod: PodInfo,
+        members: Sequence[QueuedPod],
+        decision: GangDecision,
+        outcome: GangPostFilterOutcome,
+        started: float,
     ) -> GangOutcome:
         """Return the outcome where too few members fit: none of them holds a node."""
         gang = decision.gang
         for plugin in self._plugins_like(pod):
             plugin.gang_failed(pod)
         message = gang_message(decision, members=len(members))
+        if outcome.message:
+            message += f", {outcome.message}"
         self._report(pod, failure(message) if decision.error else unschedulable(message), started)
         self._metrics.gangs.labels("rejected").inc()
         message += self._overdue_note(gang)
@@ -289,7 +327,7 @@ class Gangs:
         if decision.over_budget:
             self._given_up.note(gang, len(members), message)
             return GangOutcome(over_budget(members, message))
-        return GangOutcome(self._failures_of(self._plugin_name(pod), members, decision))
+        return GangOutcome(self._failures_of(self._plugin_name(pod), members, decision, outcome))
 
     def fail(self, gang: Gang, members: Sequence[QueuedPod], reason: str, started: float) -> GangOutcome:
         """End an attempt that was not finished: the gang goes behind others, and its members back off. `started` is
@@ -338,13 +376,19 @@ class Gangs:
         return reserved
 
     def _failures_of(
-        self, plugin: str, members: Sequence[QueuedPod], decision: GangDecision
+        self,
+        plugin: str,
+        members: Sequence[QueuedPod],
+        decision: GangDecision,
+        outcome: GangPostFilterOutcome = NOT_ASKED,
     ) -> list[tuple[QueuedPod, AttemptFailure]]:
         """Return why members have no node; those that would fit wait for the others."""
         if decision.gang.tries is not MemberTries.UNTIL_ENOUGH:
-            return _upstream_failures(plugin, members, decision)
+            return _upstream_failures(plugin, members, decision, outcome)
         unplaced = {placement.pod.uid: placement for placement in decision.unplaced}
         note = self._overdue_note(decision.gang)
+        if outcome.message:
+            note += f", {outcome.message}"
         rejected = []
         for queued in members:
             placement = unplaced.get(queued.pod.uid)
@@ -354,7 +398,8 @@ class Gangs:
                 rejectors = frozenset() if placement.code is Code.ERROR else rejectors | placement.rejectors
             own = placement.message if placement is not None else None
             reason = UNSCHEDULABLE if rejectors else SCHEDULER_ERROR
-            rejected.append((queued, AttemptFailure(gang_message(decision, own) + note, reason, rejectors)))
+            failure = AttemptFailure(gang_message(decision, own) + note, reason, rejectors)
+            rejected.append((queued, _nominated(failure, queued, outcome)))
         return rejected
 
     def _overdue_note(self, gang: Gang) -> str:
@@ -481,8 +526,18 @@ def _alike(members: Sequence[QueuedPod], reason: AttemptFailure) -> list[tuple[Q
     return [(queued, reason) for queued in members]
 
 
+def _nominated(failure: AttemptFailure, queued: QueuedPod, outcome: GangPostFilterOutcome) -> AttemptFailure:
+    """Return a member's failure with the node that it waits for. Where nobody has to go, no event tells when it may be
+    tried again, and it comes back after its backoff."""
+    if outcome.result is None:
+        return failure
+    rejectors = failure.rejectors if outcome.result.awaits_others else frozenset[str]()
+    node = outcome.result.nominated.get(queued.pod.uid, "")
+    return failure._replace(nominated_node=node, rejectors=rejectors)
+
+
 def _upstream_failures(
-    plugin: str, members: Sequence[QueuedPod], decision: GangDecision
+    plugin: str, members: Sequence[QueuedPod], decision: GangDecision, outcome: GangPostFilterOutcome
 ) -> list[tuple[QueuedPod, AttemptFailure]]:
     """Return why members have no node, in kube-scheduler's words.
 
@@ -494,6 +549,8 @@ def _upstream_failures(
     unplaced = {placement.pod.uid: placement for placement in decision.unplaced}
     rejectors = frozenset({plugin}).union(*(placement.rejectors for placement in decision.unplaced))
     failed = bool(decision.error)
+    tried = {placement.pod.uid for placement in decision.placements}
+    gives_up_early = decision.gang.tries is MemberTries.WHILE_POSSIBLE
     rejected = []
     for queued in members:
         placement = unplaced.get(queued.pod.uid)
@@ -502,10 +559,15 @@ def _upstream_failures(
             message = decision.gang.of_members(failed)
         else:
             message = gang_message(decision, own, len(members))
+            if placement is None and gives_up_early and (outcome.result is not None or queued.pod.uid not in tried):
+                message = message.removeprefix(f"{GROUP_UNSCHEDULABLE}, ")
+            if placement is None and outcome.message and queued.pod.uid in tried:
+                message += f", {outcome.message}"
         # Without rejectors the pod comes back after its backoff: no event tells when an error is over.
         reason, woken_by = (SCHEDULER_ERROR, frozenset[str]()) if failed else (UNSCHEDULABLE, rejectors)
         size = len(members) if decision.gang.is_entity else 0
-        rejected.append((queued, AttemptFailure(message, reason, woken_by, requeue=requeue, entity_size=size)))
+        failure_of_member = AttemptFailure(message, reason, woken_by, requeue=requeue, entity_size=size)
+        rejected.append((queued, _nominated(failure_of_member, queued, outcome)))
     return rejected
 
 

@@ -89,6 +89,13 @@ from scheduler.framework.extenders import (
     configured_extenders as configured_extenders,
     to_extender as to_extender,
 )
+from scheduler.framework.gangpreemption import (
+    GangAssignment as GangAssignment,
+    GangPostFilter as GangPostFilter,
+    GangPostFilterResult as GangPostFilterResult,
+    GangTrial as GangTrial,
+    GangTrials as GangTrials,
+)
 from scheduler.framework.handle import (
     BindingStopped as BindingStopped,
     Eviction as Eviction,
@@ -100,11 +107,12 @@ from scheduler.framework.handle import (
     PluginContext as PluginContext,
     PluginEnvironment as PluginEnvironment,
     PodListener as PodListener,
+    Preemptor as Preemptor,
     Severity as Severity,
+    pod_as_preemptor as pod_as_preemptor,
 )
 from scheduler.framework.interface import (
     MAX_SCORE as MAX_SCORE,
-    SCHEDULING_GROUP as SCHEDULING_GROUP,
     AskingPostFilter as AskingPostFilter,
     BindPlugin as BindPlugin,
     DomainScorer as DomainScorer,
@@ -155,6 +163,7 @@ from scheduler.framework.objects import (
     FEW_PARTS as FEW_PARTS,
     NO_POD_LEVEL as NO_POD_LEVEL,
     NO_SECCOMP_PATHS as NO_SECCOMP_PATHS,
+    SCHEDULING_GROUP as SCHEDULING_GROUP,
     ContainerResources as ContainerResources,
     HostPort as HostPort,
     NodeInfo as NodeInfo,

@@ -27,7 +27,7 @@ from scheduler.framework.cycle import CycleState
 from scheduler.framework.diagnosis import NodeCodes
 from scheduler.framework.events import ClusterEvent, HintRegistration
 from scheduler.framework.extenders import Asking, Extender
-from scheduler.framework.handle import PluginContext, PodListener
+from scheduler.framework.handle import PluginContext, PodListener, Preemptor
 from scheduler.framework.objects import PodInfo, SpecInfo
 from scheduler.framework.status import FloatArray, IntArray, RowArray, Status, Verdicts
 from scheduler.framework.view import NodeView, Objects
@@ -65,10 +65,6 @@ class ObjectReader(Protocol):
     def use_objects(self, objects: Objects) -> None:
         """Take the store to read from; called before the first pod is queued, and never called in some tests and
         tools, which then have no objects."""
-
-
-SCHEDULING_GROUP = "/spec/schedulingGroup"
-"""Stands for a pod's PodGroup of scheduling.k8s.io where labels are indexed; no label begins with a slash."""
 
 
 class Pods(Protocol):
@@ -172,6 +168,7 @@ class Gang(Struct, frozen=True):
             not fit after each backoff, without an event; no member waits until others are ready to be bound.
         problem_of: why members, of which all are given, may not be placed at all; "" where they may.
         of_members: what is said to such members in place of that, by whether the attempt ended with an error.
+        preemptor: who others are evicted for where too few members fit; None where nobody is.
     """
 
     name: str
@@ -185,6 +182,7 @@ class Gang(Struct, frozen=True):
     is_entity: bool = False
     problem_of: Callable[[Sequence[PodInfo]], str] | None = None
     of_members: Callable[[bool], str] | None = None
+    preemptor: Preemptor | None = None
 
     @property
     def missing(self) -> int:

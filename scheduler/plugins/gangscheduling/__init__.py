@@ -1,9 +1,9 @@
 """GangScheduling: the pods of a PodGroup of scheduling.k8s.io run together or not at all (plugins/gangscheduling and
 schedule_one_podgroup.go of kube-scheduler since 1.36).
 
-The placing itself is the engine's (`scheduler.core.gang`), in kube-scheduler's order. Not followed: preemption for a
-group that has not reached its minCount, and CompositePodGroups. `disruptionMode` is the preempting plugins' concern
-(`scheduler.preemption.groups`).
+The placing itself is the engine's (`scheduler.core.gang`), in kube-scheduler's order. Preemption for a group that does
+not fit is the preempting plugins' concern (`scheduler.preemption.gangs`), and so is `disruptionMode`
+(`scheduler.preemption.groups`). Not followed: CompositePodGroups.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class GangScheduling(
         self._kind = version.pod_group_kind
         self._words = words_of(version)
         self._gives_up_early = version.gives_up_early
+        self._preempts = version.preempts_for_groups
         # The same version queues a group as one, which waits until none of its pods has a gate.
         self._gated_as_one = version.gives_up_early
         self._is_entity = version.gives_up_early and context.upstream
@@ -177,6 +178,22 @@ class GangScheduling(
             self._is_entity,
             self._check_of(group) if self._is_entity else None,
             self._words.of_members(group),
+            self._preemptor(group, waiting) if self._preempts else None,
+        )
+
+    def _preemptor(self, group: SchedulingPodGroup, waiting: Sequence[fw.PodInfo]) -> fw.Preemptor:
+        """Return the group as the one that others are evicted for. Its pods have its priority; where some have less,
+        which kube-scheduler calls an error, that counts."""
+        meta, spec = group.metadata, group.spec
+        api_version = f"scheduling.k8s.io/{self._kind.rpartition('/')[2]}"
+        return fw.Preemptor(
+            "podgroup",
+            *(api_version, "PodGroup", meta.namespace, meta.name, meta.uid, meta.resource_version),
+            waiting[0].scheduler_name if waiting else "",
+            min([spec.priority or 0, *[pod.priority for pod in waiting]]),
+            spec.preemption_policy != "Never",
+            tuple(waiting),
+            fw.SCHEDULING_GROUP,
         )
 
     def _check_of(self, group: SchedulingPodGroup) -> Callable[[Sequence[fw.PodInfo]], str]:
