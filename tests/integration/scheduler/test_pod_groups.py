@@ -95,12 +95,12 @@ class Administrator:
             status = {"allocatable": resources, "capacity": resources}
             self.call("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "status": status})
 
-    def add_group(self, name: str = "g", minimum: int | None = None, key: str = "") -> None:
+    def add_group(self, name: str = "g", minimum: int | None = None, key: str = "", **spec: Any) -> None:
         policy = {"basic": {}} if minimum is None else {"gang": {"minCount": minimum}}
         head = {"apiVersion": API_VERSION[self.minor], "kind": "PodGroup", "metadata": {"name": name}}
-        constraints = {"schedulingConstraints": {"topology": [{"key": key}]}} if key else {}
-        group = self.call("POST", self.groups, {**head, "spec": {"schedulingPolicy": policy, **constraints}})
-        assert constraints.items() <= group["spec"].items()
+        asked = {"schedulingConstraints": {"topology": [{"key": key}]}, **spec} if key else spec
+        group = self.call("POST", self.groups, {**head, "spec": {"schedulingPolicy": policy, **asked}})
+        assert asked.items() <= group["spec"].items()
 
     def add_pods(self, *names: str, cpu: str = "1500m", group: str = "g", **spec: Any) -> None:
         containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
@@ -395,7 +395,16 @@ def topology_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Adminis
     yield from administrated("1.37", GATES["1.37"] + TOPOLOGY_GATE, tmp_path_factory)
 
 
-def administrated(minor: str, feature_gates: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Administrator]:
+@pytest.fixture(scope="module")
+def alpha_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Administrator]:
+    """Ours alone, where the API server keeps what ours does not follow."""
+    gates = f"{GATES['1.37']}{TOPOLOGY_GATE},CompositePodGroup=true,DRAWorkloadResourceClaims=true"
+    yield from administrated("1.37", gates, tmp_path_factory, has_real=False)
+
+
+def administrated(
+    minor: str, feature_gates: str, tmp_path_factory: pytest.TempPathFactory, *, has_real: bool = True
+) -> Iterator[Administrator]:
     binary = built_or_skip(minor, "kube-apiserver", "kube-scheduler")["kube-scheduler"]
     gates = f"--feature-gates={feature_gates}"
     directory = tmp_path_factory.mktemp("groups")
@@ -405,7 +414,8 @@ def administrated(minor: str, feature_gates: str, tmp_path_factory: pytest.TempP
         stage = Administrator(plane, minor)
         kubeconfig = plane.layout.kubeconfig
         real, ours = configuration(REAL, kubeconfig), configuration(OURS, kubeconfig)
-        stack.enter_context(kube_scheduler_running(binary, kubeconfig, directory, real, (gates,)))
+        if has_real:
+            stack.enter_context(kube_scheduler_running(binary, kubeconfig, directory, real, (gates,)))
         stack.enter_context(daemon_running(directory, ours, ("--secure-port=0", gates)))
         yield stage
 
@@ -463,6 +473,42 @@ def test_a_random_group_goes_to_the_domain_that_kube_scheduler_chooses(
     if not real.messages:
         # 1.37 writes the condition of the attempt at pods that are left over a True that it has not seen yet.
         assert ours.condition.get("status") == real.condition.get("status"), f"seed {seed}"
+
+
+@pytest.mark.parametrize(
+    ("field", "asked"),
+    [
+        (
+            "parentCompositePodGroupName whole",
+            {
+                "parentCompositePodGroupName": "whole",
+                "workloadRef": {"workloadName": "job", "templateName": "workers"},
+            },
+        ),
+        ("resourceClaims gpus", {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "gpus"}]}),
+    ],
+)
+def test_a_pod_group_that_asks_for_what_is_not_followed_waits_and_says_so(
+    alpha_stage: Administrator, field: str, asked: Json
+) -> None:
+    stage = alpha_stage
+    stage.scheduler = OURS
+    stage.clear()
+    stage.add_nodes("n1", "n2")
+    stage.add_group(minimum=2, **asked)
+    stage.add_pods("a", "b")
+    stage.add_pods("other", cpu="100m", group="")
+    stage.wait_placed("other")
+    stage.wait_messages("a", "b")
+    stage.wait_condition("False")
+    outcome = stage.outcome()
+    expected = (
+        f"pod group groups/g: spec.{field} is not followed, so none of its pods is placed: create the group without "
+        "it, or leave its pods to a scheduler that follows it"
+    )
+    assert outcome.placed == ["other"]
+    assert outcome.condition["message"] == expected
+    assert all(expected in message for message in outcome.messages.values()), outcome.messages
 
 
 def outcomes_of(stage: Administrator, scenario: Any) -> tuple[Outcome, Outcome]:
