@@ -98,9 +98,9 @@ class Administrator:
     def add_group(self, name: str = "g", minimum: int | None = None, key: str = "", **spec: Any) -> None:
         policy = {"basic": {}} if minimum is None else {"gang": {"minCount": minimum}}
         head = {"apiVersion": API_VERSION[self.minor], "kind": "PodGroup", "metadata": {"name": name}}
-        asked = {"schedulingConstraints": {"topology": [{"key": key}]}, **spec} if key else spec
-        group = self.call("POST", self.groups, {**head, "spec": {"schedulingPolicy": policy, **asked}})
-        assert asked.items() <= group["spec"].items()
+        fields = {"schedulingConstraints": {"topology": [{"key": key}]}, **spec} if key else spec
+        group = self.call("POST", self.groups, {**head, "spec": {"schedulingPolicy": policy, **fields}})
+        assert fields.items() <= group["spec"].items()
 
     def add_pods(self, *names: str, cpu: str = "1500m", group: str = "g", **spec: Any) -> None:
         containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
@@ -476,7 +476,7 @@ def test_a_random_group_goes_to_the_domain_that_kube_scheduler_chooses(
 
 
 @pytest.mark.parametrize(
-    ("field", "asked"),
+    ("field", "fields"),
     [
         (
             "parentCompositePodGroupName whole",
@@ -489,13 +489,13 @@ def test_a_random_group_goes_to_the_domain_that_kube_scheduler_chooses(
     ],
 )
 def test_a_pod_group_that_asks_for_what_is_not_followed_waits_and_says_so(
-    alpha_stage: Administrator, field: str, asked: Json
+    alpha_stage: Administrator, field: str, fields: Json
 ) -> None:
     stage = alpha_stage
     stage.scheduler = OURS
     stage.clear()
     stage.add_nodes("n1", "n2")
-    stage.add_group(minimum=2, **asked)
+    stage.add_group(minimum=2, **fields)
     stage.add_pods("a", "b")
     stage.add_pods("other", cpu="100m", group="")
     stage.wait_placed("other")
