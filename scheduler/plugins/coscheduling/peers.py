@@ -85,8 +85,8 @@ def unread(of_group: Mapping[str, str], members: Iterable[PodInfo], *, reads_kue
     key = next((key for key in spelled if key in of_group or key in of_pods), "")
     if not key:
         return ""
-    where = "" if reads_kueue else " and use compatibility: safe"
-    return f"annotation {key} is not followed: annotate the PodGroup with {spelled[key]}{where}"
+    condition = "" if reads_kueue else " and use compatibility: safe"
+    return f"annotation {key} is not followed: annotate the PodGroup with {spelled[key]}{condition}"
 
 
 def _value(pod: PodInfo, key: str) -> str | None:
