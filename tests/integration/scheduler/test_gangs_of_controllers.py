@@ -16,6 +16,7 @@ import yaml
 from kubernetes import client as kubernetes, config as kubernetes_config, dynamic
 
 from devcluster.cluster import LocalCluster
+from devcluster.inventory import RACK_LABEL
 from devcluster.spec import ClusterSpec
 from tests.support.cluster import BARE
 from tests.support.daemon import configuration, daemon
@@ -163,3 +164,30 @@ def test_a_spark_driver_whose_group_counts_the_executors_waits_for_them(stage: S
     expected = "pod group shop/whole-pg: 1 of at least 3 members exist"
     eventually(lambda: any(expected in message for message in stage.messages("whole-pg")), expected)
     assert stage.members("whole-pg") == {"whole-driver": None}
+
+
+@pytest.mark.parametrize("is_managed", [False, True])
+def test_a_gang_with_kueues_topology_goes_to_one_rack_unless_kueue_manages_its_pods(
+    stage: Stage, is_managed: bool
+) -> None:
+    """Each rack has one node that is large enough."""
+    name = "managed" if is_managed else "required"
+    metadata = {
+        "annotations": {"kueue.x-k8s.io/podset-required-topology": RACK_LABEL},
+        "labels": {LABEL: name, **({"kueue.x-k8s.io/podset": "main"} if is_managed else {})},
+    }
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "9"}}}
+    spec = {"schedulerName": "secondary-scheduler", "containers": [container], "terminationGracePeriodSeconds": 0}
+    group = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": {"name": name}}
+    names = [f"{name}-{number}" for number in range(2)]
+    pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod, **metadata}, "spec": spec} for pod in names]
+    stage.create({**group, "spec": {"minMember": 2}}, *pods)
+    if is_managed:
+        eventually(lambda: all(stage.members(name).values()), "Kueue's own node selectors say where")
+    else:
+        expected = f"1 of 2 members fit in {RACK_LABEL}="
+        eventually(lambda: len(stage.messages(name)) == 2, "each is told why")
+        assert all(expected in message for message in stage.messages(name)), stage.messages(name)
+        assert not any(stage.members(name).values())
+    for pod in names:
+        stage.core.delete_namespaced_pod(pod, NAMESPACE)
