@@ -213,7 +213,9 @@ class AttemptPipeline:
         return GangReservation(decision, tuple(reserved), work)
 
     def run_gang_post_filters(self, gang: Gang, pods: Sequence[PodInfo], work: Work) -> GangPostFilterOutcome:
-        """Look for pods to preempt, for a gang of which too few members fit; `work` is that of the attempt."""
+        """Look for pods to preempt, for a gang of which too few members fit, in one go; `work` is that of the
+        attempt."""
+        work.turn_is_over = None
         runner = self.runner_of(pods[0])
         timing = runner.timing
         began = 0.0 if timing is None else timing.now()

@@ -3,7 +3,7 @@ schedule_one_podgroup.go of kube-scheduler since 1.36).
 
 The placing itself is the engine's (`scheduler.core.gang`), in kube-scheduler's order. Preemption for a group that does
 not fit is the preempting plugins' concern (`scheduler.preemption.gangs`), and so is `disruptionMode`
-(`scheduler.preemption.groups`). Not followed: CompositePodGroups.
+(`scheduler.preemption.groups`). Groups with a CompositePodGroup as parent, or with ResourceClaims, are refused.
 """
 
 from __future__ import annotations
@@ -18,14 +18,22 @@ from scheduler.kube.model import SchedulingPodGroup
 from scheduler.plugins.gangscheduling.conditions import PodGroupConditions
 from scheduler.plugins.gangscheduling.words import NAME, words_of
 
+_CLAIMS = 4
+"""So many may a group have."""
 _TIMEOUT_SECONDS = 300.0
 """Upstream's permitTimeoutDuration."""
 
 
 class GangScheduling(
-    fw.PreEnqueuePlugin, fw.PermitPlugin, fw.EnqueueExtensions, fw.ObjectReader, fw.PodReader, fw.GangReporter
+    fw.PreEnqueuePlugin,
+    fw.PreFilterPlugin,
+    fw.PermitPlugin,
+    fw.EnqueueExtensions,
+    fw.ObjectReader,
+    fw.PodReader,
+    fw.GangReporter,
 ):
-    """PreEnqueue on the size of a group, and what the engine asks about gangs."""
+    """PreEnqueue on the size of a group, PreFilter on what it asks for, and what the engine asks about gangs."""
 
     name = NAME
 
@@ -134,13 +142,25 @@ class GangScheduling(
 
     # The attempt ----------------------------------------------------------------------------------------------------
 
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
+        """Reject a pod whose group asks for what is not followed: passed over, that would be a wrong placement."""
+        return None, self._refusal(pod)
+
+    def _refusal(self, pod: fw.PodInfo) -> fw.Status:
+        group = self._group_of(pod)
+        problem = "" if group is None else _not_followed(group)
+        return fw.unresolvable(problem) if problem else fw.SUCCESS
+
     def permit(self, state: Any, pod: fw.PodInfo, node: str) -> tuple[fw.Status, float]:
-        """Allow, as a gang gets here as a whole; but for a pod whose PodGroup is gone, as upstream."""
+        """Allow, as a gang gets here as a whole; but for a pod whose PodGroup is gone, as upstream, and for one whose
+        group is refused, where PreFilter does not run."""
         if self.has_gang(pod) and self._group_of(pod) is None:
             missing = f'podgroup.scheduling.k8s.io "{pod.scheduling_group}" not found'
             reason = f"failed to get podGroup {pod.namespace}/{pod.scheduling_group}: {missing}"
             return fw.failure(f'running Permit plugin "{NAME}": {reason}'), 0.0
-        return fw.SUCCESS, 0.0
+        return self._refusal(pod), 0.0
 
     # Gangs ----------------------------------------------------------------------------------------------------------
 
@@ -150,35 +170,36 @@ class GangScheduling(
 
     def gang_of(self, pod: fw.PodInfo) -> fw.Gang | None:
         """Return the gang of a pod as it is now; None once enough members have nodes: further ones, which may be
-        thousands, are scheduled like any other pod, unless upstream's queue is followed."""
+        thousands, are scheduled like any other pod, unless upstream's queue is followed. One that is refused is a gang,
+        which says so as a whole."""
         group = self._group_of(pod)
         if group is None or self._pods is None:
             return None
         policy = group.spec.scheduling_policy.gang
         minimum = policy.min_count if policy is not None else 1
-        key = self._topology_key(group)
+        refusal, key = _not_followed(group), self._topology_key(group)
         nodes: list[str] = []
         waiting = []
         for member in self._members(pod):
             if node := self._pods.node_of(member):
                 nodes.append(node)
-                if len(nodes) >= minimum and not key and not self._is_entity:
+                if len(nodes) >= minimum and not key and not self._is_entity and not refusal:
                     return None
             elif not member.deleting and not member.spec.gates:
                 waiting.append(member)
         return fw.Gang(
             f"pod group {pod.namespace}/{pod.scheduling_group} of scheduling.k8s.io",
             tuple(waiting),
-            minimum,
+            max(minimum, len(nodes) + 1) if refusal else minimum,
             len(nodes),
             math.inf if self._is_entity else _TIMEOUT_SECONDS,
             fw.MemberTries.WHILE_POSSIBLE if self._gives_up_early else fw.MemberTries.EACH_ONCE,
-            self._words.held_back(minimum, bool(key)),
-            fw.GangTopology((key,), nodes=tuple(dict.fromkeys(nodes)), is_scored=True) if key else None,
+            (lambda *counts: refusal) if refusal else self._words.held_back(minimum, bool(key)),
+            fw.GangTopology((key,), nodes=tuple(dict.fromkeys(nodes)), is_scored=True) if key and not refusal else None,
             self._is_entity,
             self._check_of(group) if self._is_entity else None,
-            self._words.of_members(group),
-            self._preemptor(group, waiting) if self._preempts else None,
+            None if refusal else self._words.of_members(group),
+            self._preemptor(group, waiting) if self._preempts and not refusal else None,
         )
 
     def _preemptor(self, group: SchedulingPodGroup, waiting: Sequence[fw.PodInfo]) -> fw.Preemptor:
@@ -227,7 +248,9 @@ class GangScheduling(
         group = self._group_of(pod)
         if group is None or self._conditions is None:
             return
-        if outcome.is_rejection:
+        if refusal := _not_followed(group):
+            outcome = fw.unschedulable(refusal)
+        elif outcome.is_rejection:
             outcome = fw.unschedulable(self._words.of_group(outcome.message))
         self._conditions.publish(group, outcome)
 
@@ -245,6 +268,18 @@ class GangScheduling(
         if self._pods is None:
             return ()
         return self._pods.labelled(fw.SCHEDULING_GROUP, pod.namespace, pod.scheduling_group)
+
+
+def _not_followed(group: SchedulingPodGroup) -> str:
+    """Say what a group asks for that is not followed, and what to do; "" where there is nothing."""
+    if parent := group.spec.parent_composite_pod_group_name:
+        field = f"parentCompositePodGroupName {parent}"
+    elif claims := group.spec.resource_claims:
+        field = f"resourceClaims {', '.join(claim.name for claim in claims[:_CLAIMS])}"
+    else:
+        return ""
+    remedy = "create the group without it, or leave its pods to a scheduler that follows it"
+    return f"pod group {group.metadata.key}: spec.{field} is not followed, so none of its pods is placed: {remedy}"
 
 
 def _is_gated(pod: fw.PodInfo) -> bool:
