@@ -20,12 +20,12 @@ def decided(
     state: ClusterState, gang: Gang, others: Callable[[], object], *, seed: int = 1, every: int = 1
 ) -> GangDecision:
     """Decide about a gang whose turn is over before every so-many-th member."""
-    asked = 0
+    calls = 0
 
     def turn_is_over() -> bool:
-        nonlocal asked
-        asked += 1
-        return asked % every == 0
+        nonlocal calls
+        calls += 1
+        return calls % every == 0
 
     def go_on() -> Snapshot:
         others()
@@ -98,16 +98,16 @@ def test_others_are_told_which_nodes_the_members_hold_so_far() -> None:
 def test_a_member_whose_node_is_taken_in_between_goes_to_another() -> None:
     state = cluster(node("n1", allocatable={"cpu": "2"}), node("n2", allocatable={"cpu": "2"}))
     pods = [pod(f"p{number}", container("1")) for number in range(2)]
-    taken: list[str] = []
+    takers: list[str] = []
 
     def others() -> None:
         if state.pod_count == 0:
             state.assume(pod("large", container("2")), "n1", NOW)
-            taken.append("n1")
+            takers.append("n1")
 
     decision = decided(state, gang_of(pods, 2), others)
     assert nodes_of(decision) == ["n2", "n2"]
-    assert taken == ["n1"]
+    assert takers == ["n1"]
 
 
 @pytest.mark.parametrize("is_scored", [False, True])
