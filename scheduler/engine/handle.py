@@ -84,7 +84,11 @@ class Evictor:
     async def _evict(self, eviction: Eviction) -> bool:
         """Request the last victim's deletion when those of the others have been: its deletion wakes the preemptor."""
         cleared = await asyncio.gather(*(self._clear_nomination(pod) for pod in eviction.displaced))
-        victims = [victim for victim in eviction.victims if not (eviction.spares_terminating and victim.deleting)]
+        victims = eviction.victims
+        if eviction.spares_terminating:
+            # Others may have evicted them while this preemption waited for its turn.
+            ending = {pod.uid for pod in self._handle.pods_on(eviction.node) if pod.deleting}
+            victims = tuple([victim for victim in victims if not victim.deleting and victim.uid not in ending])
         if not victims:
             return all(cleared)
         *first, last = victims

@@ -81,7 +81,9 @@ class Evaluator:
         self._reports_victims = context.kubernetes.reports_victims
         self._plugin = plugin
         self._handle = handle = context.handle
-        self._evictions = None if handle is None else Evictions(plugin, handle, context.kubernetes)
+        self._evictions = (
+            None if handle is None else Evictions(plugin, handle, context.kubernetes, upstream=context.upstream)
+        )
 
     def use_objects(self, objects: Objects) -> None:
         """Take the store that holds the PodGroups."""
@@ -221,9 +223,11 @@ class Evictions:
     between the answer of the API server and the watch finds no terminating victim, and preempts once more.
     """
 
-    def __init__(self, plugin: str, handle: Handle, kubernetes: KubernetesVersion) -> None:
+    def __init__(self, plugin: str, handle: Handle, kubernetes: KubernetesVersion, *, upstream: bool = False) -> None:
         self._plugin = plugin
         self._kubernetes = kubernetes
+        # Up to 1.34, the k-th preemption on a node has the k victims of before patched and deleted once more.
+        self._spares_terminating = kubernetes.spares_terminating or not upstream
         self._handle = handle
         self._running: set[str] = set()
         self._requested: dict[str, _Requested] = {}
@@ -301,7 +305,7 @@ class Evictions:
             candidate.node,
             victims,
             tuple(displaced),
-            spares_terminating=self._kubernetes.spares_terminating,
+            spares_terminating=self._spares_terminating,
             spares_unbound=self._kubernetes.spares_unbound,
         )
         self._handle.evict(eviction, lambda complete: self._finished(eviction, complete))
