@@ -85,7 +85,12 @@ class Evictor:
     async def _evict(self, eviction: Eviction) -> bool:
         """Request the last victim's deletion when those of the others have been: its deletion wakes the preemptor."""
         cleared = await asyncio.gather(*(self._clear_nomination(pod) for pod in eviction.displaced))
-        victims = [victim for victim in eviction.victims if not (eviction.spares_terminating and victim.deleting)]
+        victims = eviction.victims
+        if eviction.spares_terminating:
+            # Others may have evicted them while this preemption waited for its turn.
+            nodes = {victim.node_name or eviction.node for victim in victims}
+            ending = {pod.uid for node in nodes for pod in self._handle.pods_on(node) if pod.deleting}
+            victims = tuple([victim for victim in victims if not victim.deleting and victim.uid not in ending])
         if not victims:
             return all(cleared)
         *first, last = victims

@@ -78,7 +78,9 @@ class Evaluator:
         self._reports_victims = context.kubernetes.reports_victims
         self._plugin = plugin
         self._handle = handle = context.handle
-        self.evictions = None if handle is None else Evictions(plugin, handle, context.kubernetes)
+        self.evictions = (
+            None if handle is None else Evictions(plugin, handle, context.kubernetes, upstream=context.upstream)
+        )
 
     def use_objects(self, objects: Objects) -> None:
         """Take the store that holds the PodGroups."""

@@ -38,9 +38,11 @@ class Evictions:
     between the answer of the API server and the watch finds no terminating victim, and preempts once more.
     """
 
-    def __init__(self, plugin: str, handle: Handle, kubernetes: KubernetesVersion) -> None:
+    def __init__(self, plugin: str, handle: Handle, kubernetes: KubernetesVersion, *, upstream: bool = False) -> None:
         self._plugin = plugin
         self._kubernetes = kubernetes
+        # Up to 1.34, the k-th preemption on a node has the k victims of before patched and deleted once more.
+        self._spares_terminating = kubernetes.spares_terminating or not upstream
         self._handle = handle
         self._running: set[str] = set()
         self._requested: dict[str, _Requested] = {}
@@ -165,7 +167,7 @@ class Evictions:
             node,
             tuple(victims),
             tuple(displaced),
-            spares_terminating=self._kubernetes.spares_terminating,
+            spares_terminating=self._spares_terminating,
             spares_unbound=self._kubernetes.spares_unbound,
         )
         last = victims[-1].uid

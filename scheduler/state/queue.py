@@ -122,6 +122,8 @@ Reordered = Callable[[ClusterEvent, Any, Any], Iterable[PodInfo]]
 """The pods whose place in the queue an event may change."""
 _MAX_QUESTIONS = 100_000
 """Waiting pods times objects of a list; beyond it pods are woken unasked. A question takes about 4 us."""
+_GATED_SECONDS = 30.0
+"""How often the gates of pods that have waited for too long are asked without a reason, as upstream."""
 _LONG_PAST = MonotonicSeconds(-math.inf)
 _UPDATED = "UnschedulablePodUpdate"
 _ATTEMPT_FAILED = "ScheduleAttemptFailure"
@@ -183,6 +185,7 @@ class SchedulingQueue:
         self._error_backoff: KeyedHeap[QueuedPod] = KeyedHeap()
         self._unschedulable = Parked(self._waking.groups_of)
         self._in_flight = InFlight()
+        self._asked_gates = _LONG_PAST
 
     # Looking --------------------------------------------------------------------------------------------------------
 
@@ -470,8 +473,11 @@ class SchedulingQueue:
                 heap.pop()
                 self._push_active(queued, _BACKOFF_COMPLETE)
                 moved += 1
+        asks_gates = now - self._asked_gates >= _GATED_SECONDS
+        if asks_gates:
+            self._asked_gates = now
         for queued in list(self._unschedulable.values()):
-            if now - queued.queued_at > self._unschedulable_after:
+            if now - queued.queued_at > self._unschedulable_after and (asks_gates or not queued.gated):
                 queued.flushed = True
                 verdict = self._waking.verdict(queued, UNSCHEDULABLE_TIMEOUT, None, None)
                 moved += self._requeue(queued, verdict, UNSCHEDULABLE_TIMEOUT.label) not in ("unschedulable", "gated")

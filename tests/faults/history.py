@@ -274,12 +274,12 @@ def read_requests(audit_logs: Iterable[Path], known: Mapping[LogId, int] | None 
         with log.open("rb") as file:
             status = os.fstat(file.fileno())
             file.seek((known or {}).get((status.st_dev, status.st_ino), 0))
-            lines = file.read().splitlines()
-        for line in lines:
-            with_object = line.startswith(b"{") and line.endswith(b"}")
-            event = json.loads(line) if with_object else {}
-            if event.get("stage") == "ResponseComplete" and event.get("objectRef"):
-                requests.append(_request(event))
+            # One line after the other: with large pods all of them are gigabytes.
+            for line in map(bytes.rstrip, file):
+                with_object = line.startswith(b"{") and line.endswith(b"}")
+                event = json.loads(line) if with_object else {}
+                if event.get("stage") == "ResponseComplete" and event.get("objectRef"):
+                    requests.append(_request(event))
     return sorted(requests, key=lambda request: request.received)
 
 

@@ -113,6 +113,59 @@ def _believe_what_was_undone() -> None:
     EtcdRestores.notice = lambda self, restore: None  # type: ignore[method-assign]
 
 
+def _never_hear_of_recovery() -> None:
+    """A pod that taints kept from a node is not tried again when they are gone."""
+    from scheduler.plugins.tainttoleration import TaintToleration
+
+    TaintToleration.events_to_register = lambda self: ()  # type: ignore[method-assign]
+
+
+def _keep_whole_objects() -> None:
+    """Of a list, everything is kept, not only what is read."""
+    import json
+
+    from scheduler.kube.model.codec import Codec
+
+    decode_list = Codec.decode_list
+    kept = []
+
+    def keeping(self: Any, data: bytes) -> Any:
+        kept.append(json.loads(data))
+        return decode_list(self, data)
+
+    Codec.decode_list = keeping  # type: ignore[method-assign]
+
+
+def _keep_who_waited() -> None:
+    """Pods that are deleted while they wait are tried on."""
+    from scheduler.engine.inputs import PodInputs
+    from scheduler.kube.model import EventType
+
+    apply = PodInputs.apply
+
+    def without_ends(self: Any, events: Any) -> None:
+        def ends(kind: EventType, pod: Any) -> bool:
+            return pod.uid in self.pending and (kind is EventType.DELETED or pod.deleting)
+
+        apply(self, [event for event in events if not ends(*event)])
+
+    PodInputs.apply = without_ends  # type: ignore[method-assign]
+
+
+def _watch_once() -> None:
+    """A watch that has ended is not begun again."""
+    import asyncio
+    import time
+
+    from scheduler.kube.client.listwatch import Reflector
+
+    async def run(self: Any) -> None:
+        await self._list_and_watch(time.monotonic())
+        await asyncio.Event().wait()
+
+    Reflector.run = run  # type: ignore[method-assign]
+
+
 def _log_at_length() -> None:
     _log_requests(lambda client: {"text": "x" * 300_000})
 
@@ -171,6 +224,10 @@ MUTANTS: dict[str, Mutant] = {
     "never-hears-of-minimums": Mutant("I5", "minimum-flaps", profile=_without("Coscheduling")),
     "ignores-racks": Mutant("I3", "gang-in-a-rack", _ignore_racks),
     "forgets-nominations": Mutant("played", "nominated-pods", _forget_nominations),
+    "never-hears-of-recovery": Mutant("I4", "nodes-flap-under-waiting-pods", _never_hear_of_recovery),
+    "keeps-whole-objects": Mutant("I8", "pods-of-thirty-kilobytes", _keep_whole_objects),
+    "keeps-who-waited": Mutant("I7", "namespace-of-waiting-pods-deleted", _keep_who_waited),
+    "watches-once": Mutant("I4", "api-server-upgraded", _watch_once),
     "believes-what-was-undone": Mutant("I7", "etcd-put-back", _believe_what_was_undone),
     "logs-at-length": Mutant("I8", "bind-applied-answer-lost", _log_at_length),
     "says-nothing": Mutant("I9", "rights-removed", _say_nothing),

@@ -10,6 +10,7 @@ from typing import Any
 
 from devcluster.releases import DEFAULT
 from tests.conformance.apiclient import ApiError
+from tests.faults.oracle import Violation
 from tests.faults.plane import API_SERVER, CONTROLLER_MANAGER, SECOND_API_SERVER
 from tests.faults.scenarios.load import said_of
 from tests.faults.scenarios.registry import scaled, scenario
@@ -71,11 +72,17 @@ async def namespace_of_waiting_pods_deleted(stage: Stage) -> None:
     finally:
         await asyncio.to_thread(stage.plane.kill, CONTROLLER_MANAGER)
 
+    waiting = dict[str, int]()
+
     async def queue_is_empty() -> bool:
-        return not any((await scheduler.cache())["queue"].values())
+        waiting.update((await scheduler.cache())["queue"])
+        return not any(waiting.values())
 
     if scheduler.is_ours:
-        stage.figures["known_seconds"] = await eventually(queue_is_empty, min(15, stage.within))
+        try:
+            stage.figures["known_seconds"] = await eventually(queue_is_empty, min(15, stage.within))
+        except TimeoutError:
+            stage.violations.append(Violation("I7", f"pods that are gone wait in the queue: {waiting}"))
 
 
 # 59 ------------------------------------------------------------------------------------------------------------------

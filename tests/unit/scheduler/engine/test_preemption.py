@@ -240,20 +240,23 @@ async def test_without_the_lease_no_pod_is_evicted(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("spares", [True, False])
-async def test_victims_that_are_terminating_already_are_left_alone_since_1_35(engine: Engine, spares: bool) -> None:
-    """kube-scheduler patches and deletes them once more up to 1.34, and no longer since 1.35."""
+async def test_victims_that_are_terminating_already_are_left_alone(engine: Engine, spares: bool) -> None:
+    """Whether they were when they were chosen, or are by the time it is their preemption's turn."""
     handle = engine.handle
+    engine.add_node("n1", cpu="4")
     leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     leaving_pod = pod_info("leaving", node="n1", metadata=leaving)
     staying = pod_info("staying", node="n1")
+    evicted_meanwhile = pod_info("evicted", node="n1")
+    engine.add_pod("evicted", node="n1", metadata=leaving)
     preemptor = pod_info("high", priority=10)
     outcomes: list[bool] = []
-    for victims in ((leaving_pod, staying), (leaving_pod,)):
+    for victims in ((leaving_pod, staying), (leaving_pod,), (evicted_meanwhile,)):
         eviction = Eviction("DefaultPreemption", pod_as_preemptor(preemptor), "n1", victims, spares_terminating=spares)
         handle.evict(eviction, outcomes.append)
-    await eventually(lambda: outcomes == [True, True], "both are carried out")
-    again = [] if spares else [("patch", "leaving"), ("delete", "leaving")]
-    written = [("patch", "staying"), ("delete", "staying"), *again, *again]
+    await eventually(lambda: outcomes == [True] * 3, "all are carried out")
+    again = [] if spares else ["leaving", "leaving", "evicted"]
+    written = [(verb, name) for name in ("staying", *again) for verb in ("patch", "delete")]
     assert sorted(write for write in engine.api.writes if write[1] != "events") == sorted(written)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from scheduler.catalog import DEFAULT_KUBERNETES
+from scheduler.catalog import DEFAULT_KUBERNETES, KUBERNETES_VERSIONS
 from scheduler.config import load_configuration
 from scheduler.core import PostFilterOutcome, decide, run_post_filters
 from scheduler.engine.handle import PREEMPTIONS_AT_ONCE, VICTIMS_AT_ONCE, Evictor
@@ -201,6 +201,18 @@ async def test_many_preemptions_take_turns_so_that_other_requests_find_a_connect
     assert len(set(handle.deleted)) == nodes * victims == len(handle.deleted)
     assert handle.most_waiting <= VICTIMS_AT_ONCE
     assert handle.activated == [f"p{number}" for number in range(nodes)], "in order"
+
+
+@pytest.mark.parametrize(("minor", "upstream", "spares"), [(34, False, True), (34, True, False), (35, True, True)])
+def test_who_evicts_asks_once_for_a_deletion_but_as_upstream_up_to_1_34(
+    minor: int, upstream: bool, spares: bool
+) -> None:
+    """The k-th preemption on a node has the k victims of before among its own: together the square."""
+    handle, state, begun = SlowHandle(), crowd(1, 2), list[Eviction]()
+    handle.evict = lambda eviction, finished: begun.append(eviction)  # type: ignore[method-assign]
+    evictions = Evictions("x", handle, KUBERNETES_VERSIONS[minor], upstream=upstream)  # type: ignore[arg-type]
+    evictions.start_for_pod(pod("p"), Candidate("n000", (running("v", "a", "1", 1),), 0), [], state.snapshot(NOW))
+    assert [eviction.spares_terminating for eviction in begun] == [spares]
 
 
 async def test_preemptions_that_are_over_are_forgotten() -> None:
