@@ -6,7 +6,7 @@ One per process. The daemon gives it clients and health; tests give it a fake AP
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from msgspec import Struct
@@ -286,9 +286,24 @@ class Engine:
             (plugin, queued.pod.scheduler_name) for queued in self.queue.pending() for plugin in queued.rejectors
         )
         self._metrics.show_rejections(rejected)
+        self._metrics.show_entities(self._entities())
         in_flight = {(label,): count for label, count in self.queue.in_flight_counts().items()}
         self._metrics.show_in_flight(in_flight)
         self._metrics.goroutines.labels("binding").set(self.cycle.bindings_under_way)
+
+    def _entities(self) -> Mapping[tuple[str, str], int]:
+        """Return how many pods and PodGroups of scheduling.k8s.io each queue has, by queue and `pod` or `podgroup`."""
+        counts = {(name, kind): 0 for name in self.queue.counts() for kind in ("pod", "podgroup")}
+        groups = set()
+        for queued in self.queue.pending():
+            pod, name = queued.pod, self.queue.queue_of(queued.pod.uid) or ""
+            if not pod.scheduling_group or "GangScheduling" not in self.runners[pod.scheduler_name].plugins:
+                counts[name, "pod"] += 1
+                continue
+            group = name, pod.namespace, pod.scheduling_group
+            counts[name, "podgroup"] += group not in groups
+            groups.add(group)
+        return counts
 
     def pod_resources(self) -> Iterable[PodResources]:
         """Return what the pods on nodes, and ours without one, request and may use at most. The pods are those of now,

@@ -494,7 +494,11 @@ class Metrics:
             self.cache_size.labels(kind).set(size)
         for queue, size in queues.items():
             self.pending_pods.labels(queue).set(size)
-            self.queued_entities.labels(queue, "pod").set(size)
+
+    def show_entities(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """Set how many pods and PodGroups are queued, by queue and `pod` or `podgroup`."""
+        for (queue, kind), count in counts.items():
+            self.queued_entities.labels(queue, kind).set(count)
 
     def pod_group_tried(self, result: str, profile: str, seconds: float) -> None:
         """Count an attempt to place a PodGroup."""

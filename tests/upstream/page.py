@@ -25,8 +25,9 @@ _EXPLAINED: Mapping[str, str] = {
     r"TestPreEnqueuePluginEventsToRegister/\w+_without_event_registered_queueHint\(false\)": _WITHOUT_HINTS,
     r"TestTaint\w+/.*([GL]t_|Operators_enabled:_true).*": _COMPARISONS,
     "TestTaintTolerationGtLtIntegration": _COMPARISONS,
+    r"Test(PodGroup|TopologyAware)Scheduling\w*/.*(preempt|workload-aware).*": "preemption for a PodGroup",
     r"TestPodGroupScheduling/.*TopologyAwareWorkloadScheduling_enabled:_true.*": "topology of PodGroups",
-    r"TestPodGroupScheduling/gang_schedules_with_.*preemption.*": "preemption for a PodGroup",
+    "TestPodGroupSequentialQueueing/.*": "a PodGroup that does not fit",
     "TestPodGroupPreemptionStatus|TestWorkloadAwarePreemptionInvocation|TestPostFilterInvocationCount": (
         "preemption for a PodGroup"
     ),
@@ -47,7 +48,8 @@ run in the same way. What ours does differently on purpose is in [differences.md
 
 The tests come from the Go module proxy and are compiled in a copy of the module in the cache, which a script of ours edits
 (`tests/upstream/edits.py`): where a test runs the scheduler, ours is started as a process (`tests/upstream/bridge`), with the
-configuration of the test, encoded by upstream's encoder, and `compatibility: upstream` or `safe`. API server, controllers and
+configuration of the test, encoded by upstream's encoder, and `compatibility: upstream` or `safe`; two plugins whose work GangScheduling does by
+itself (TopologyPlacementGenerator, PodGroupPodsCount) are taken out of it. API server, controllers and
 the checks of the tests are upstream's. Three things differ: the test goes on when ours is ready; helpers that wait for the Go
 scheduler's cache wait 0.3 s more; and a backoff of 0 s, which no configuration can say, is 1 s. Feature gates that ours can set
 are passed on; in the others it is as the version that it behaves as. Plugins that a test registers in Go stay there: ours has

@@ -39,7 +39,7 @@ CLASSES: Mapping[str, Mapping[str, Any]] = {"urgent": {"value": 7}, "never": {"v
 """Priority classes of members that are unlike the others."""
 _REPLAYS = 6
 """How often a life is played again before it counts as a difference: equal scores of nodes are drawn."""
-_LONGEST_SECONDS = 12.0
+_LONGEST_SECONDS = 20.0
 """How long both may take to place the same pods; a backoff is 2 s at most."""
 _POLL_SECONDS = 0.25
 _LOOKS = 3

@@ -200,3 +200,23 @@ async def test_before_a_member_is_bound_safe_waits_for_its_pre_bind() -> None:
         await eventually(lambda: engine.placed() == {"other"}, "others go on")
         volume.set_result(SUCCESS)
         await eventually(lambda: len(engine.placed()) == 4, "the group")
+
+
+async def test_a_group_is_one_thing_among_what_is_queued() -> None:
+    async with started(group_engine("safe")) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_group("g", 2)
+        engine.add_node("n1", cpu="1")
+        engine.add_members("g", "700m", "700m")
+        engine.add_members("missing", "100m")
+        engine.add_pod("alone", cpu="7")
+        await eventually(lambda: engine.queue.counts()["unschedulable"] == 3, "nothing fits")
+        engine.show_queue()
+        queued = {labels: value for labels, value in entities(engine).items() if value}
+    assert queued == {("unschedulable", "podgroup"): 1, ("unschedulable", "pod"): 1, ("gated", "podgroup"): 1}
+
+
+def entities(engine: PodGroupEngine) -> dict[tuple[str, str], float]:
+    """What the gauge of queued entities shows, by queue and type."""
+    families = [each for each in engine.metrics.registry.collect() if each.name == "scheduler_queued_entities"]
+    return {(each.labels["queue"], each.labels["type"]): each.value for family in families for each in family.samples}

@@ -15,7 +15,7 @@ def shown(metrics: Metrics, name: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize("label", ["type", "entity"])
 def test_what_is_queued_stands_in_the_label_of_the_version(label: str) -> None:
     metrics = Metrics(label)
-    metrics.show_sizes({}, {"active": 1})
+    metrics.show_entities({("active", "pod"): 1})
     metrics.incoming_pods.labels("active", "UnscheduledPodAdd").inc()
     assert shown(metrics, "scheduler_queued_entities") == [{"queue": "active", label: "pod"}]
     assert shown(metrics, "scheduler_queue_incoming_entities_total") == [
