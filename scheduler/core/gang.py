@@ -130,6 +130,9 @@ def decide_gang(
     goes on meanwhile, and what was decided in earlier turns is judged again at the end. It ends with the member at
     which it is more work than it may be.
 
+    Small members may take the room of large ones. Where members that are tried UNTIL_ENOUGH do not fit in their order,
+    they are tried once more, the largest of each priority first.
+
     Args:
         snapshot: the cluster.
         gang, pods: which pods belong together, and those to place, in queue order.
@@ -141,7 +144,44 @@ def decide_gang(
         work: of the attempt that this is a part of; by default it is one of its own.
     """
     work = work or Work(GANG_UNITS)
-    rest = (pods, runner_of, rng, enough, extenders, on_decision, work)
+    decision = yield from _decide_in_order(snapshot, gang, (pods, runner_of, rng, enough, extenders, on_decision, work))
+    if len(decision.placed) >= enough or not _may_try_again(gang, pods, decision, extenders):
+        return decision
+    if work.turn_is_over is not None:
+        # The cluster as it is by now.
+        answered = yield TurnQuestion(())
+        assert isinstance(answered.view, Snapshot)
+        snapshot = answered.view
+    # Preemption has to be paid, too.
+    limit, work.limit = work.limit, (work.done + work.limit) // 2
+    try:
+        rest = (_largest_first(snapshot, pods), runner_of, rng, enough, extenders, on_decision, work)
+        second = yield from _decide_in_order(snapshot, gang, rest)
+    finally:
+        work.limit = limit
+    return second if len(second.placed) >= enough else decision
+
+
+def _may_try_again(gang: Gang, pods: Sequence[PodInfo], decision: GangDecision, extenders: Sequence[Extender]) -> bool:
+    """Tell whether another order of members might fit. Extenders would be asked about each of them again."""
+    if gang.tries is not MemberTries.UNTIL_ENOUGH or extenders or not decision.placed or decision.over_budget:
+        return False
+    first = pods[0].spec.requests
+    return not decision.error and any(pod.spec.requests != first for pod in pods)
+
+
+def _largest_first(view: Snapshot, pods: Sequence[PodInfo]) -> list[PodInfo]:
+    """Return pods by priority, then by the largest share of what the cluster has of a resource."""
+    resources = {resource for pod in pods for resource in pod.spec.requests}
+    total = {resource: float(view.allocatable(resource)[view.rows].sum()) for resource in resources}
+
+    def share(pod: PodInfo) -> float:
+        return max((amount / total[name] for name, amount in pod.spec.requests.items() if total[name]), default=0.0)
+
+    return sorted(pods, key=lambda pod: (-pod.priority, -share(pod)))
+
+
+def _decide_in_order(snapshot: Snapshot, gang: Gang, rest: "_Rest") -> Asking[GangDecision]:
     if gang.topology is None:
         return (yield from _GangAttempt(snapshot, gang, WHOLE_CLUSTER, *rest).run())
     return (yield from _search_domains(snapshot, gang, gang.topology, rest))

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.core import GangDecision, decide_gang, gang_message, place_gang
 from scheduler.core.placement import Placement
-from scheduler.framework import Asking, Gang, PodInfo, Status, conclude, unschedulable
+from scheduler.framework import Asking, Gang, PodInfo, Status, Work, conclude, unschedulable
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
 
@@ -58,6 +58,34 @@ def test_a_member_that_wants_to_be_beside_a_later_one_is_tried_again() -> None:
     pods = [pod("worker", affinity=beside("leader")), pod("leader", labels={"app": "leader"})]
     decision = decided(state, gang(pods, 2))
     assert decision.placements[0].node == decision.placements[1].node is not None
+
+
+def test_members_that_do_not_fit_in_their_order_are_tried_once_more_the_largest_first() -> None:
+    state = cluster(node("n1", allocatable={"cpu": "4"}), node("n2", allocatable={"cpu": "4"}))
+    # By their scores the first two go to a node each.
+    pods = [pod(name, container(cpu)) for name, cpu in (("a", "1"), ("b", "1"), ("c", "3500m"), ("d", "2"))]
+    decision = decided(state, gang(pods, 4))
+    assert len(decision.placed) == 4
+    assert {placement.pod.name for placement in decision.placed} == {"a", "b", "c", "d"}
+
+
+def test_smaller_members_of_higher_priority_keep_their_room() -> None:
+    state = cluster(node("n1", allocatable={"cpu": "2"}))
+    pods = [pod("small", container("1"), priority=5), pod("large", container("2"))]
+    decision = decided(state, gang(pods, 1))
+    assert [placement.pod.name for placement in decision.placed] == ["small"]
+    message = gang_message(decided(state, gang(pods, 2)))
+    assert message.startswith("pod group default/g: 1 of 2 members fit, minMember is 2: ")
+
+
+def test_the_second_try_leaves_work_for_preemption() -> None:
+    state = cluster(*(node(f"n{number}", allocatable={"cpu": "1"}) for number in range(3)))
+    pods = [pod(f"p{number}", container("1" if number else "900m")) for number in range(4)]
+    work = Work(10_000)
+    group = gang(pods, 4)
+    asking = decide_gang(state.snapshot(NOW), group, pods, lambda pod: PROFILE, random.Random(1), 4, work=work)
+    assert not conclude(asking).over_budget
+    assert work.limit == 10_000
 
 
 def test_the_message_counts_and_gives_the_reason() -> None:
