@@ -1,7 +1,8 @@
 """Milliseconds to decide a whole gang, without I/O: `python -m benchmarks gangs`.
 
 Anywhere in the cluster, and in one rack of a hundred nodes; members all alike, of twenty shapes, and of a shape each.
-Nothing is assumed in between. The clock is CPU time, and the least of some rounds counts.
+Then on a cluster full of lower pods, six on a node, of which one has to go for each member. Nothing is assumed in
+between. The clock is CPU time, and the least of some rounds counts.
 """
 
 from __future__ import annotations
@@ -17,10 +18,19 @@ import msgspec
 
 from benchmarks.core import NOW, pod, profile
 from benchmarks.harness import manifests
-from scheduler.core import decide_gang
-from scheduler.framework import Gang, GangTopology, PodInfo, ProfileRunner, conclude
+from scheduler.core import decide_gang, run_gang_post_filters
+from scheduler.framework import (
+    GANG_UNITS,
+    Gang,
+    GangTopology,
+    PodInfo,
+    Preemptor,
+    ProfileRunner,
+    Work,
+    conclude,
+)
 from scheduler.helpers import PodReducer, reduce_node
-from scheduler.kube.model import decode_node
+from scheduler.kube.model import POD_GROUP_LABEL, decode_node
 from scheduler.state import ClusterState
 
 RACK = "topology.example.com/rack"
@@ -29,13 +39,20 @@ GANGS = ((64, 1), (1000, 1), (1000, 20), (1000, 1000))
 """Members, and of how many shapes they are."""
 
 
-def cluster(nodes: int) -> ClusterState:
-    """Empty nodes of 64 CPUs in racks of a hundred."""
-    state = ClusterState()
+LOWER_PODS, LOWER_CPU = 6, 10_600
+"""On each node, where they leave no room for a member; in millicores."""
+
+
+def cluster(nodes: int, lower_pods: int = 0) -> ClusterState:
+    """Nodes of 64 CPUs in racks of a hundred, empty or with so many pods on each."""
+    state, reducer = ClusterState(), PodReducer()
     for number in range(nodes):
         node = manifests.node(number, {"cpu": "64", "memory": "384Gi", "pods": "110"})
         node["metadata"]["labels"][RACK] = f"rack-{number // NODES_PER_RACK}"
         state.upsert_node(reduce_node(decode_node(msgspec.json.encode(node))))
+        for index in range(lower_pods):
+            name = manifests.node_name(number)
+            state.upsert_pod(pod(reducer, f"lower-{number}-{index}", LOWER_CPU, 100, node=name), NOW)
     return state
 
 
@@ -63,15 +80,40 @@ def milliseconds(
     return seconds * 1000
 
 
+def milliseconds_preempting(
+    state: ClusterState, runner: ProfileRunner, pods: Sequence[PodInfo], topology: GangTopology | None
+) -> float:
+    """CPU time to find that a gang does not fit, and which pods are to go for it.
+
+    Raises:
+        RuntimeError: not one for each member.
+    """
+    members = tuple(msgspec.structs.replace(each, priority=1) for each in pods)
+    identity = ("scheduling.x-k8s.io/v1alpha1", "PodGroup", "bench", "gang", "gang", "1", "secondary-scheduler")
+    preemptor = Preemptor("podgroup", *identity, 1, True, members, POD_GROUP_LABEL)
+    gang = Gang("gang", members, len(members), 0, 60.0, topology=topology, preemptor=preemptor)
+    snapshot, work, chance = state.snapshot(NOW), Work(GANG_UNITS), random.Random(1)
+    started = time.process_time()
+    conclude(decide_gang(snapshot, gang, members, lambda info: runner, chance, gang.missing, work=work))
+    outcome = run_gang_post_filters(snapshot, gang, members, runner, chance, work)
+    seconds = time.process_time() - started
+    if outcome.result is None or len(outcome.result.victims) != len(pods):
+        raise RuntimeError(f"gang of {len(pods)}: {outcome.message}")
+    return seconds * 1000
+
+
 def measure(nodes: int, rounds: int) -> list[dict[str, Any]]:
     """One entry per gang."""
-    state, runner, measurements = cluster(nodes), profile("default"), []
+    state, full = cluster(nodes), cluster(nodes, LOWER_PODS)
+    runner, measurements = profile("default"), []
+    ways = (
+        ("anywhere", milliseconds, state, None),
+        ("oneRack", milliseconds, state, GangTopology((RACK,))),
+        ("preempting", milliseconds_preempting, full, None),
+    )
     for number, shapes in GANGS:
         pods = members(number, shapes)
-        times = {
-            name: min(milliseconds(state, runner, pods, topology) for _ in range(rounds))
-            for name, topology in (("anywhere", None), ("oneRack", GangTopology((RACK,))))
-        }
+        times = {name: min(way(on, runner, pods, topology) for _ in range(rounds)) for name, way, on, topology in ways}
         measurements.append({"members": number, "shapes": shapes, **{key: round(ms, 1) for key, ms in times.items()}})
     return measurements
 
@@ -87,7 +129,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print(json.dumps(measurements, indent=1))
         return 0
-    print(f"{'members':>8}{'shapes':>8}{'anywhere, ms':>14}{'one rack, ms':>14}")
+    print(f"{'members':>8}{'shapes':>8}{'anywhere, ms':>14}{'one rack, ms':>14}{'preempting, ms':>16}")
     for each in measurements:
-        print(f"{each['members']:>8}{each['shapes']:>8}{each['anywhere']:>14}{each['oneRack']:>14}")
+        columns = f"{each['anywhere']:>14}{each['oneRack']:>14}{each['preempting']:>16}"
+        print(f"{each['members']:>8}{each['shapes']:>8}{columns}")
     return 0

@@ -582,7 +582,7 @@ ASKING: Final = (
     HarmFunction(
         f"{_ENGINE}/extending.py::Extenders._bind", ("ask",), "a Binding of an extender", "only while it leads"
     ),
-    HarmFunction("scheduler/preemption/evaluator.py::Evictions.start", ("ask",), "a preemption", "once per preemptor"),
+    HarmFunction("scheduler/preemption/evictions.py::Evictions.start", ("ask",), "a preemption", "once per preemptor"),
     HarmFunction(f"{_ENGINE}/handle.py::Evictor._delete", ("ask",), "a victim's condition, then its deletion", "–"),
     HarmFunction(f"{_ENGINE}/handle.py::Evictor._clear_nomination", ("ask",), "a nomination's end", "–"),
     HarmFunction(f"{_ENGINE}/failures.py::FailureReporter.nominate", ("ask",), "a nomination", "–"),
@@ -601,7 +601,10 @@ ASKING: Final = (
     HarmFunction("scheduler/plugins/dynamicresources/extended.py::create_claim", ("ask",), "a new claim", "–"),
     HarmFunction("scheduler/plugins/dynamicresources/extended.py::delete_claim", ("ask",), "its deletion", "–"),
     HarmFunction(
-        "scheduler/plugins/gangscheduling.py::PodGroupConditions._write", ("ask",), "a PodGroup's status", "–"
+        "scheduler/plugins/gangscheduling/conditions.py::PodGroupConditions._patch",
+        ("ask",),
+        "a PodGroup's status",
+        "–",
     ),
     HarmFunction("scheduler/plugins/volumebinding/binding.py::_patch", ("ask",), "a PV's or PVC's binding", "–"),
     HarmFunction(

@@ -27,6 +27,7 @@ from scheduler.core.explain import (
 )
 from scheduler.core.feasible import BUDGET_REJECTOR as BUDGET_REJECTOR
 from scheduler.core.gang import (
+    GROUP_UNSCHEDULABLE as GROUP_UNSCHEDULABLE,
     GangDecision as GangDecision,
     decide_gang as decide_gang,
     gang_message as gang_message,
@@ -34,6 +35,11 @@ from scheduler.core.gang import (
     gang_plugins as gang_plugins,
     place_gang as place_gang,
     report_gang as report_gang,
+)
+from scheduler.core.gangpreemption import (
+    NOT_ASKED as NOT_ASKED,
+    GangPostFilterOutcome as GangPostFilterOutcome,
+    run_gang_post_filters as run_gang_post_filters,
 )
 from scheduler.core.onenode import (
     judge_node as judge_node,

@@ -12,11 +12,13 @@ from msgspec import Struct
 
 from scheduler.core import (
     GangDecision,
+    GangPostFilterOutcome,
     Placement,
     PostFilterOutcome,
     decide,
     decide_gang,
     place_gang,
+    run_gang_post_filters,
     run_post_filters,
 )
 from scheduler.framework import (
@@ -24,6 +26,7 @@ from scheduler.framework import (
     SUCCESS,
     Asking,
     Clocks,
+    Code,
     Extender,
     Gang,
     PermitOutcome,
@@ -45,10 +48,12 @@ class GangReservation(Struct, frozen=True):
     Attributes:
         decision: what was decided about each member that was tried.
         reserved: members that hold a node now, with what Permit said of them; empty unless they are enough.
+        work: how much it has been so far.
     """
 
     decision: GangDecision
     reserved: tuple[tuple[Placement, PermitOutcome], ...]
+    work: Work
 
 
 class AttemptPipeline:
@@ -170,6 +175,7 @@ class AttemptPipeline:
         *,
         decide_now: DecideGang | None = None,
         before_reserve: Callable[[Placement], None] = lambda placement: None,
+        turn_is_over: Callable[[], bool] | None = None,
     ) -> Asking[GangReservation]:
         """Reserve nodes for as many members as the gang lacks, or for none.
 
@@ -178,8 +184,9 @@ class AttemptPipeline:
             pods: the members to place, in queue order.
             decide_now: called instead of `decide_gang`, by a caller that measures it.
             before_reserve: called for each member that was given a node, before it is assumed there.
+            turn_is_over: tells when others are to be decided; None where it is done in one go.
         """
-        work = Work(GANG_UNITS)
+        work = Work(GANG_UNITS, turn_is_over)
         decide_members = decide_now or self.decide_gang
         reserved: list[tuple[Placement, PermitOutcome]] = []
 
@@ -203,7 +210,20 @@ class AttemptPipeline:
                 for placement, _ in reversed(reserved):
                     self.unreserve(placement)
                 reserved.clear()
-        return GangReservation(decision, tuple(reserved))
+        return GangReservation(decision, tuple(reserved), work)
+
+    def run_gang_post_filters(self, gang: Gang, pods: Sequence[PodInfo], work: Work) -> GangPostFilterOutcome:
+        """Look for pods to preempt, for a gang of which too few members fit, in one go; `work` is that of the
+        attempt."""
+        work.turn_is_over = None
+        runner = self.runner_of(pods[0])
+        timing = runner.timing
+        began = 0.0 if timing is None else timing.now()
+        outcome = run_gang_post_filters(self.snapshot(), gang, pods, runner, self._rng, work, self.extenders)
+        if timing is not None and outcome.message:
+            code = Code.UNSCHEDULABLE if outcome.result is None else Code.SUCCESS
+            timing.point("PodGroupPostFilter", code, timing.now() - began)
+        return outcome
 
 
 def is_reserved(outcome: PermitOutcome) -> bool:

@@ -24,6 +24,7 @@ from scheduler.framework import (
     PeriodicWork,
     PodInfo,
     PodListener,
+    Preemptor,
     Severity,
     Status,
     UnknownOutcome,
@@ -107,7 +108,7 @@ class Evictor:
                 return False
 
     async def _delete(self, victim: PodInfo, eviction: Eviction) -> bool:
-        note = f"Preempted by pod {eviction.preemptor.uid} on node {eviction.node}"
+        note = f"Preempted by {eviction.preemptor.type} {eviction.preemptor.uid} on node {eviction.node}"
         if eviction.spares_unbound:
             gave_up = self._handle.stop_binding(victim, eviction.plugin)
             note += " (in kube-scheduler memory)." if gave_up else ""
@@ -126,13 +127,13 @@ class Evictor:
         self._handle.event(victim, "Normal", "Preempted", "Preempting", note, eviction.preemptor)
         return True
 
-    def _condition(self, victim: PodInfo, preemptor: PodInfo) -> dict[str, Any] | None:
+    def _condition(self, victim: PodInfo, preemptor: Preemptor) -> dict[str, Any] | None:
         """Return the condition that says why the victim is deleted; None when its status says so already."""
         condition: dict[str, Any] = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": PREEMPTED_REASON,
-            "message": f"{preemptor.scheduler_name}: preempting to accommodate a higher priority pod",
+            "message": f"{preemptor.scheduler_name}: preempting to accommodate a higher priority {preemptor.type}",
         }
         previous = next((condition for condition in victim.conditions if condition.type == "DisruptionTarget"), None)
         if previous is not None and previous.status == "True":
@@ -261,7 +262,7 @@ class EngineHandle:
         task.add_done_callback(self._task_ended)
 
     def event(
-        self, pod: PodInfo, kind: str, reason: str, action: str, note: str, related: PodInfo | None = None
+        self, pod: PodInfo, kind: str, reason: str, action: str, note: str, related: Preemptor | None = None
     ) -> None:
         """Queue an event.
 
@@ -271,9 +272,9 @@ class EngineHandle:
             reason: why, in one word.
             action: what the scheduler did.
             note: the text for people.
-            related: a second pod that it is about.
+            related: for whom the pod was preempted.
         """
-        other = None if related is None else _reference(related)
+        other = None if related is None else _reference_to_preemptor(related)
         self._recorder.record(_reference(pod), self._scheduler_name, kind, reason, action, note, other)
 
     def measure(self, metric: str, value: float, *labels: str) -> None:
@@ -509,6 +510,10 @@ class _Turn:
         if time.perf_counter() > self._until:
             await asyncio.sleep(0)
             self._until = time.perf_counter() + TURN_SECONDS
+
+
+def _reference_to_preemptor(of: Preemptor) -> Regarding:
+    return Regarding(of.kind, of.namespace, of.name, of.uid, of.resource_version, of.api_version)
 
 
 def _reference(pod: PodInfo) -> Regarding:

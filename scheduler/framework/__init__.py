@@ -25,6 +25,7 @@ from scheduler.framework.clocks import (
 )
 from scheduler.framework.cycle import (
     ATTEMPT_UNITS as ATTEMPT_UNITS,
+    FIRST_OF_EQUALS as FIRST_OF_EQUALS,
     GANG_UNITS as GANG_UNITS,
     OVER_BUDGET as OVER_BUDGET,
     PODS_TO_ACTIVATE as PODS_TO_ACTIVATE,
@@ -82,9 +83,18 @@ from scheduler.framework.extenders import (
     PrioritizeAnswer as PrioritizeAnswer,
     PrioritizeQuestion as PrioritizeQuestion,
     Question as Question,
+    TurnQuestion as TurnQuestion,
     Victims as Victims,
     conclude as conclude,
     configured_extenders as configured_extenders,
+    to_extender as to_extender,
+)
+from scheduler.framework.gangpreemption import (
+    GangAssignment as GangAssignment,
+    GangPostFilter as GangPostFilter,
+    GangPostFilterResult as GangPostFilterResult,
+    GangTrial as GangTrial,
+    GangTrials as GangTrials,
 )
 from scheduler.framework.handle import (
     BindingStopped as BindingStopped,
@@ -97,11 +107,12 @@ from scheduler.framework.handle import (
     PluginContext as PluginContext,
     PluginEnvironment as PluginEnvironment,
     PodListener as PodListener,
+    Preemptor as Preemptor,
     Severity as Severity,
+    pod_as_preemptor as pod_as_preemptor,
 )
 from scheduler.framework.interface import (
     MAX_SCORE as MAX_SCORE,
-    SCHEDULING_GROUP as SCHEDULING_GROUP,
     AskingPostFilter as AskingPostFilter,
     BindPlugin as BindPlugin,
     DomainScorer as DomainScorer,
@@ -114,6 +125,7 @@ from scheduler.framework.interface import (
     GangReporter as GangReporter,
     GangSlice as GangSlice,
     GangTopology as GangTopology,
+    HeldBack as HeldBack,
     MemberTries as MemberTries,
     ObjectReader as ObjectReader,
     PermitPlugin as PermitPlugin,
@@ -151,6 +163,7 @@ from scheduler.framework.objects import (
     FEW_PARTS as FEW_PARTS,
     NO_POD_LEVEL as NO_POD_LEVEL,
     NO_SECCOMP_PATHS as NO_SECCOMP_PATHS,
+    SCHEDULING_GROUP as SCHEDULING_GROUP,
     ContainerResources as ContainerResources,
     HostPort as HostPort,
     NodeInfo as NodeInfo,

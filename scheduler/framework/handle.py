@@ -27,13 +27,58 @@ class BindingStopped(Exception):
     """A pod gives up its node before it is bound; the text says why."""
 
 
+class Preemptor(Struct, frozen=True):
+    """Who other pods are evicted for: a pod, or the pods of a PodGroup.
+
+    Attributes:
+        type: as messages call it, `pod` or `podgroup`.
+        api_version, kind, namespace, name, uid, resource_version: the object.
+        scheduler_name: of all of its pods.
+        priority: only pods of lower priority are evicted.
+        may_preempt: whether its policy lets it.
+        pods: that need room.
+        group_label: by which pods name their group, as `Pods.index` knows it; "" for a pod by itself.
+    """
+
+    type: str
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    scheduler_name: str
+    priority: int
+    may_preempt: bool
+    pods: tuple[PodInfo, ...]
+    group_label: str = ""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    def is_own(self, pod: PodInfo) -> bool:
+        """Tell whether a pod is the preemptor, or in its group."""
+        if not self.group_label:
+            return pod.uid == self.uid
+        return pod.namespace == self.namespace and pod.group_name(self.group_label) == self.name
+
+
+def pod_as_preemptor(pod: PodInfo) -> Preemptor:
+    """Return a pod as the one that others are evicted for."""
+    identity = ("v1", "Pod", pod.namespace, pod.name, pod.uid, pod.resource_version)
+    may_preempt = pod.spec.preemption_policy != "Never"
+    return Preemptor("pod", *identity, pod.scheduler_name, pod.priority, may_preempt, (pod,))
+
+
 class Eviction(Struct, frozen=True):
     """A preemption to be carried out.
 
     Attributes:
         plugin: which preempts, in whose name victims that wait for permission are rejected.
-        preemptor: the pod that needs room.
-        node: where.
+        preemptor: who needs room.
+        node: where, as messages say it.
         victims: pods to be deleted, the one to be deleted last at the end.
         displaced: pods nominated to the node that have to look for another one: their nomination is cleared.
         spares_terminating: victims that are terminating already are left alone.
@@ -41,7 +86,7 @@ class Eviction(Struct, frozen=True):
     """
 
     plugin: str
-    preemptor: PodInfo
+    preemptor: Preemptor
     node: str
     victims: tuple[PodInfo, ...]
     displaced: tuple[PodInfo, ...] = ()
@@ -132,10 +177,10 @@ class Handle(Protocol):
         """Run a coroutine beside the scheduling loop; failures are logged under the name."""
 
     def event(
-        self, pod: PodInfo, kind: str, reason: str, action: str, note: str, related: PodInfo | None = None
+        self, pod: PodInfo, kind: str, reason: str, action: str, note: str, related: Preemptor | None = None
     ) -> None:
-        """Record a Kubernetes Event about a pod, `kind` being Normal or Warning; `related` is another pod it is about
-        as well."""
+        """Record a Kubernetes Event about a pod, `kind` being Normal or Warning; `related` is for whom the pod was
+        preempted."""
 
     def reject_waiting(self, pod: PodInfo, plugin: str, message: str) -> bool:
         """Refuse a pod that waits for permission, in a plugin's name; False when it does not wait."""

@@ -147,6 +147,10 @@ class SpecInfo(Struct, frozen=True, eq=False, weakref=True):
         return self.parts > FEW_PARTS
 
 
+SCHEDULING_GROUP = "/spec/schedulingGroup"
+"""Stands for a pod's PodGroup of scheduling.k8s.io where labels are indexed; no label begins with a slash."""
+
+
 class PodInfo(Struct, frozen=True, eq=False):
     """A pod. Compared by identity; `uid` says whether two are the same pod.
 
@@ -200,6 +204,11 @@ class PodInfo(Struct, frozen=True, eq=False):
     scheduling_group: str = ""
     workload_ref: str = ""
     peer_topology: tuple[tuple[str, str], ...] = ()
+
+    def group_name(self, label: str) -> str:
+        """Return the name of the group that the pod gives in a label, or for SCHEDULING_GROUP in its field; "" without
+        one."""
+        return self.scheduling_group if label == SCHEDULING_GROUP else self.labels.get(label, "")
 
 
 class NodeInfo(Struct, frozen=True, eq=False):

@@ -348,6 +348,9 @@ class WhatIfView(NodeView, Protocol):
     def remove_pod(self, pod: PodInfo, row: int) -> None:
         """Take a pod from a node; KeyError when it is not there."""
 
+    def forget_nominations(self, uids: Collection[str]) -> None:
+        """From now on take some pods as nominated nowhere: they are to be placed together."""
+
     def move_pods(self, batch: PodBatch, indices: IntArray, sign: int) -> None:
         """Put some pods of a batch on their rows (+1), or take those there from them (-1), at little cost for each."""
 

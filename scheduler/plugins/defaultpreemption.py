@@ -7,14 +7,24 @@ from collections.abc import Collection, Sequence
 
 from scheduler import framework as fw
 from scheduler.catalog import ActionType, DefaultPreemptionArgs
-from scheduler.preemption import WAITING, Evaluator, PreemptingPlugin, VictimRules, wanted_candidates
+from scheduler.preemption import (
+    WAITING,
+    WAITING_AS_GROUP,
+    Evaluator,
+    GangEvaluator,
+    PreemptingPlugin,
+    VictimRules,
+    wanted_candidates,
+)
 
 _NAME = "DefaultPreemption"
 _WAITING_FOR_VICTIMS = fw.unresolvable(WAITING, plugin=_NAME)
+_GROUP_WAITS = fw.unresolvable(WAITING_AS_GROUP, plugin=_NAME)
 
 
-class DefaultPreemption(fw.PreEnqueuePlugin, PreemptingPlugin, fw.EnqueueExtensions):
-    """PostFilter chooses node and victims; PreEnqueue parks the pod while its victims are being deleted."""
+class DefaultPreemption(fw.PreEnqueuePlugin, PreemptingPlugin, fw.GangPostFilter, fw.EnqueueExtensions):
+    """PostFilter chooses node and victims, for a pod or a gang; PreEnqueue parks it while its victims are being
+    deleted."""
 
     name = _NAME
 
@@ -23,10 +33,24 @@ class DefaultPreemption(fw.PreEnqueuePlugin, PreemptingPlugin, fw.EnqueueExtensi
         self._args = args
         rules = VictimRules(context.kubernetes)
         self._evaluator = Evaluator(self.name, context, rules, self._candidates_wanted, prefix="preemption: ")
+        self._gangs = GangEvaluator(context.filters, rules, self._evaluator.evictions)
 
     def pre_enqueue(self, pod: fw.PodInfo) -> fw.Status:
-        """Park a pod whose preemption is under way."""
-        return _WAITING_FOR_VICTIMS if self._evaluator.awaits_watch(pod) else fw.SUCCESS
+        """Park a pod whose preemption, or that of its group, is under way."""
+        if not self._evaluator.awaits_watch(pod):
+            return fw.SUCCESS
+        evictions = self._evaluator.evictions
+        return _GROUP_WAITS if evictions is not None and evictions.group_preempts(pod) else _WAITING_FOR_VICTIMS
+
+    def post_filter_gang(
+        self,
+        preemptor: fw.Preemptor,
+        view: fw.NodeView,
+        trials: fw.GangTrials,
+        work: fw.Work,
+    ) -> tuple[fw.GangPostFilterResult | None, fw.Status]:
+        """Nominate the members of a gang and start evicting, or say why preemption does not help."""
+        return self._gangs.post_filter(preemptor, view, trials, work)
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Deletions un-gate a pod parked here; whether they help is for the plugins to say that rejected it.

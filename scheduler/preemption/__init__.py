@@ -12,6 +12,10 @@ from scheduler.preemption.evaluator import (
     PreemptingPlugin as PreemptingPlugin,
     wanted_candidates as wanted_candidates,
 )
+from scheduler.preemption.gangs import (
+    WAITING_AS_GROUP as WAITING_AS_GROUP,
+    GangEvaluator as GangEvaluator,
+)
 from scheduler.preemption.victims import (
     PREEMPTED_REASON as PREEMPTED_REASON,
     NodeError as NodeError,

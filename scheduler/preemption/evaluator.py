@@ -5,11 +5,9 @@ What an extender makes of the candidates of a preemption (ProcessPreemption and 
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from scheduler.catalog import KubernetesVersion
 from scheduler.framework import (
     PREEMPTION_ATTEMPTS,
     SUCCESS,
@@ -17,10 +15,8 @@ from scheduler.framework import (
     AskingPostFilter,
     Code,
     CycleState,
-    Eviction,
     Extender,
     ExtenderError,
-    Handle,
     NodeCodes,
     NodeView,
     ObjectReader,
@@ -41,6 +37,7 @@ from scheduler.framework import (
     unschedulable,
 )
 from scheduler.preemption.dryruns import DryRunCache
+from scheduler.preemption.evictions import Evictions
 from scheduler.preemption.trials import dry_run
 from scheduler.preemption.victims import LEAVING, Candidate, DryRunResult, VictimRules, choose, ineligible
 
@@ -81,7 +78,7 @@ class Evaluator:
         self._reports_victims = context.kubernetes.reports_victims
         self._plugin = plugin
         self._handle = handle = context.handle
-        self._evictions = None if handle is None else Evictions(plugin, handle, context.kubernetes)
+        self.evictions = None if handle is None else Evictions(plugin, handle, context.kubernetes)
 
     def use_objects(self, objects: Objects) -> None:
         """Take the store that holds the PodGroups."""
@@ -93,11 +90,11 @@ class Evaluator:
 
     def awaits_watch(self, pod: PodInfo) -> bool:
         """Tell whether victims of this pod have yet to be shown terminating, so that trying the pod is of no use."""
-        return self._evictions is not None and self._evictions.awaits_watch(pod)
+        return self.evictions is not None and self.evictions.awaits_watch(pod)
 
     def victims_of(self, pod: PodInfo) -> Collection[str]:
         """Return the UIDs of a pod's victims, while its preemption is remembered."""
-        return () if self._evictions is None else self._evictions.victims_of(pod)
+        return () if self.evictions is None else self.evictions.victims_of(pod)
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, view: NodeView, codes: NodeCodes, extenders: Sequence[Extender] = ()
@@ -168,14 +165,14 @@ class Evaluator:
 
     def _unfinished(self, pod: PodInfo, view: NodeView) -> str | None:
         """Return why the pod must not preempt while an earlier preemption of its own is not over; None if it may."""
-        if self._evictions is None:
+        if self.evictions is None:
             return None
-        if self._evictions.is_running(pod):
+        if self.evictions.is_running(pod.uid):
             return WAITING
-        return LEAVING if self._evictions.has_victims_left(pod, view) else None
+        return LEAVING if self.evictions.has_victims_left(pod.uid, view) else None
 
     def _evict(self, pod: PodInfo, chosen: Candidate, view: NodeView) -> None:
-        if self._evictions is None:
+        if self.evictions is None:
             return
         displaced = [
             nominee
@@ -183,7 +180,7 @@ class Evaluator:
             # A nomination that the API server does not show yet has nothing to be cleared there.
             if nominee.priority < pod.priority and nominee.nominated_node
         ]
-        self._evictions.start(pod, chosen, displaced, view)
+        self.evictions.start_for_pod(pod, chosen, displaced, view)
         if self._rules.groups.exist():
             self._warn_of_torn_groups(chosen, view)
 
@@ -199,133 +196,6 @@ class Evaluator:
             reason = "its pods have unlike priorities" if whole else f"{self._plugin} judges each pod by itself"
             note = f"spec.disruptionMode all of PodGroup {victim.scheduling_group} is not followed, as {reason}"
             self._handle.event(victim, "Warning", "DisruptionModeIgnored", "Preempting", note)
-
-
-_MIN_REMEMBERED = 64
-"""So many preemptions may be remembered before those that are over are looked for."""
-
-
-class _Requested(NamedTuple):
-    """The victims (UIDs) on a node whose deletion has been requested, or is about to be."""
-
-    preemptor: PodInfo
-    node: str
-    victims: frozenset[str]
-
-
-class Evictions:
-    """The preemptions of one plugin that are under way, by preemptor.
-
-    Upstream remembers only the preemptors whose victims have yet to be deleted at the API server (`preempting` of
-    Evaluator). Here a preemption is remembered until the watch shows its victims gone, as a preemptor that is tried
-    between the answer of the API server and the watch finds no terminating victim, and preempts once more.
-    """
-
-    def __init__(self, plugin: str, handle: Handle, kubernetes: KubernetesVersion) -> None:
-        self._plugin = plugin
-        self._kubernetes = kubernetes
-        self._handle = handle
-        self._running: set[str] = set()
-        self._requested: dict[str, _Requested] = {}
-        self._preemptors: dict[str, set[str]] = {}
-        """By victim, who had it evicted (UIDs)."""
-        self._sweep_at = _MIN_REMEMBERED
-        handle.watch_pods(self._pod_changed)
-
-    def is_running(self, pod: PodInfo) -> bool:
-        """Tell whether the deletion of some victims of this pod has yet to be requested."""
-        return pod.uid in self._running
-
-    def awaits_watch(self, pod: PodInfo) -> bool:
-        """Tell whether it is too early to try a pod: the watch has yet to show that all its victims are terminating.
-
-        The answer changes when one of `victims_of` goes; of any other change the queue is told.
-        """
-        if pod.uid in self._running:
-            return True
-        requested = self._requested.get(pod.uid)
-        return requested is not None and self._is_awaited(requested)
-
-    def victims_of(self, pod: PodInfo) -> Collection[str]:
-        """Return the UIDs of a pod's victims; none without a preemption that is remembered."""
-        requested = self._requested.get(pod.uid)
-        return () if requested is None else requested.victims
-
-    def _is_awaited(self, requested: _Requested) -> bool:
-        return any(
-            not victim.deleting and victim.uid in requested.victims for victim in self._handle.pods_on(requested.node)
-        )
-
-    def _pod_changed(self, old: PodInfo | None, new: PodInfo | None) -> None:
-        """Tell the queue of the preemptors whose last victim is shown terminating: no event does."""
-        if new is None or not new.deleting:
-            return
-        for uid in self._preemptors.get(new.uid, ()):
-            if uid not in self._running and not self._is_awaited(requested := self._requested[uid]):
-                self._handle.look_at_gates([requested.preemptor])
-
-    def has_victims_left(self, pod: PodInfo, view: NodeView) -> bool:
-        """Tell whether a victim of this pod is still on the node that the pod is nominated to, terminating or not.
-
-        A pod that has lost its nomination to another one may look elsewhere at once: its preemption is forgotten.
-        """
-        requested = self._requested.get(pod.uid)
-        if requested is None:
-            return False
-        nominated = any(nominee.uid == pod.uid for nominee in view.nominations.get(requested.node, ()))
-        if nominated and _still_there(requested, view):
-            return True
-        self._forget(pod.uid)
-        return False
-
-    def start(self, preemptor: PodInfo, candidate: Candidate, displaced: Sequence[PodInfo], view: NodeView) -> None:
-        """Have the victims evicted; `displaced` are nominated pods that have to look for another node."""
-        if len(self._requested) >= self._sweep_at:
-            # Not at each start: looking at all of them costs too much when thousands are under way.
-            for uid in [uid for uid, requested in self._requested.items() if not _still_there(requested, view)]:
-                self._forget(uid)
-            self._sweep_at = max(_MIN_REMEMBERED, 2 * len(self._requested))
-        self._forget(preemptor.uid)
-        uids = frozenset([victim.uid for victim in candidate.victims])
-        row = view.row(candidate.node)
-        on_node = {pod.uid for pod in view.pods_on(row)} if row >= 0 else uids
-        # The last one to go wakes the preemptor, which waits for the pods on its node.
-        victims = tuple(sorted(candidate.victims, key=lambda victim: victim.uid in on_node))
-        self._requested[preemptor.uid] = _Requested(preemptor, candidate.node, uids)
-        for victim in uids:
-            self._preemptors.setdefault(victim, set()).add(preemptor.uid)
-        self._running.add(preemptor.uid)
-        eviction = Eviction(
-            self._plugin,
-            preemptor,
-            candidate.node,
-            victims,
-            tuple(displaced),
-            spares_terminating=self._kubernetes.spares_terminating,
-            spares_unbound=self._kubernetes.spares_unbound,
-        )
-        self._handle.evict(eviction, lambda complete: self._finished(eviction, complete))
-
-    def _finished(self, eviction: Eviction, complete: bool) -> None:
-        preemptor, last = eviction.preemptor, eviction.victims[-1].uid
-        # Not earlier: a pod that is tried while its last victim's deletion has yet to be requested finds no
-        # terminating victim, and preempts once more.
-        self._running.discard(preemptor.uid)
-        if not complete:
-            self._forget(preemptor.uid)
-        if not complete or all(pod.uid != last for pod in self._handle.pods_on(eviction.node)):
-            # No event will wake the preemptor: a victim stays, or the watch has shown the last one's deletion already.
-            self._handle.activate([preemptor])
-        else:
-            self._handle.look_at_gates([preemptor])
-
-    def _forget(self, preemptor: str) -> None:
-        requested = self._requested.pop(preemptor, None)
-        for victim in () if requested is None else requested.victims:
-            preemptors = self._preemptors[victim]
-            preemptors.discard(preemptor)
-            if not preemptors:
-                del self._preemptors[victim]
 
 
 class PreemptingPlugin(PostFilterPlugin, AskingPostFilter, ObjectReader, PodReader):
@@ -352,11 +222,6 @@ class PreemptingPlugin(PostFilterPlugin, AskingPostFilter, ObjectReader, PodRead
     ) -> Asking[tuple[PostFilterResult | None, Status]]:
         """As `post_filter`, with extenders that have a say."""
         return self._evaluator.post_filter(state, pod, view, codes, extenders)
-
-
-def _still_there(requested: _Requested, view: NodeView) -> bool:
-    row = view.row(requested.node)
-    return row >= 0 and any(pod.uid in requested.victims for pod in view.pods_on(row))
 
 
 NO_CANDIDATE = "no candidate node for preemption"

@@ -124,7 +124,7 @@ class UnitsInView:
         whole = self._of_group(pod) if pod.scheduling_group else None
         if whole is not None and pod.uid in whole.uids:
             return whole
-        return _unit([Member(row, pod)], self._groups.rank(pod))
+        return unit_of_pod(row, pod, self._groups.rank(pod))
 
     def units(self, row: int, pods: Iterable[PodInfo]) -> list[PreemptionUnit]:
         """Return what pods on a row are preempted with, each unit once."""
@@ -151,6 +151,11 @@ class UnitsInView:
             alike = len({member.pod.priority for member in members}) == 1
             self._of_groups[key] = _unit(members, _GROUP) if alike else None
         return self._of_groups[key]
+
+
+def unit_of_pod(row: int, pod: PodInfo, rank: int) -> PreemptionUnit:
+    """Return a pod that is preempted by itself."""
+    return _unit([Member(row, pod)], rank)
 
 
 def _unit(members: Sequence[Member], rank: int) -> PreemptionUnit:

@@ -45,7 +45,7 @@ PDB = "PodDisruptionBudget"
 _MIN_BATCH = 16
 """Upstream tries 16 nodes at a time (`parallelism`), so it overshoots by as many."""
 _FEW_BUDGETS = 256
-_RUN_UNITS = 100
+RUN_UNITS = 100
 """A run of all filters over one node."""
 MAX_BATCH = 512
 """Beyond that, what one batch holds in memory costs more time than it saves."""
@@ -253,7 +253,7 @@ class Trial:
         spec = self._pod.spec
         own = spec.terms.number + len(spec.topology_spread) if self._watched else 0
         runs = 1 + max(len(victims) for _, victims in nodes)
-        units = runs * (_RUN_UNITS + len(nodes))
+        units = runs * (RUN_UNITS + len(nodes))
         for _, victims in nodes:
             for victim in victims:
                 units += 2 * own + victim.spec.parts + self.budgets.in_namespace(victim.namespace)

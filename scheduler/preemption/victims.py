@@ -81,7 +81,7 @@ class VictimRules:
     def blocks_preemption(self, state: CycleState, pod: PodInfo, other: PodInfo) -> bool:
         """Tell whether a pod on the nominated node is terminating for this one, which then waits and does not
         preempt."""
-        return other.priority < pod.priority and _is_preempted(other)
+        return other.priority < pod.priority and is_preempted(other)
 
     def rows_with_victims(self, state: CycleState, pod: PodInfo, view: NodeView, rows: RowArray) -> RowArray:
         """Return the rows among these that may have potential victims, in their order: a quick selection by column."""
@@ -226,7 +226,8 @@ def ineligible(
     return None
 
 
-def _is_preempted(pod: PodInfo) -> bool:
+def is_preempted(pod: PodInfo) -> bool:
+    """Tell whether a pod is terminating for one that preempted it."""
     if not pod.deleting:
         return False
     for condition in pod.conditions:

@@ -5,7 +5,7 @@ nevertheless fit beside it, or the room would be gone when the victims are. So w
 by row, per priority that asks, and laid over a view when a decision needs it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -100,6 +100,16 @@ class Nominator:
         self.end += 1
         if len(self._log) > 2 * _REMEMBERED:
             del self._log[:_REMEMBERED]
+
+
+def nominated_beside(uids: Collection[str], nominations: Mapping[str, Sequence[PodInfo]]) -> Nominator:
+    """Return the nominations of all pods but some."""
+    others = Nominator()
+    for node, pods in nominations.items():
+        for pod in pods:
+            if pod.uid not in uids:
+                others.set(pod, node)
+    return others
 
 
 def _counts_alike(pod: PodInfo, other: PodInfo) -> bool:

@@ -32,7 +32,7 @@ from scheduler.state.aggregates import NamespaceSums, PodAggregates, moved_holde
 from scheduler.state.assignments import RecentAssignments
 from scheduler.state.labelgroups import WeightedQuery, moved_weights
 from scheduler.state.moves import Move, MovedSums, moved_by_domain, moved_by_node, moved_terms
-from scheduler.state.nominations import NominatedSums, Nominator
+from scheduler.state.nominations import NominatedSums, Nominator, nominated_beside
 from scheduler.state.objects import ObjectStore
 from scheduler.state.table import NodeTable
 
@@ -360,6 +360,13 @@ class Overlay(Snapshot):
     def candidates(self) -> RowArray:
         """Rows that a pod may be given, ascending."""
         return self._candidates
+
+    def forget_nominations(self, uids: Collection[str]) -> None:
+        """From now on take some pods as nominated nowhere: they are to be placed together, and each would be counted
+        on its node and, once placed, once more."""
+        if any(nominee.uid in uids for pods in self.nominations.values() for nominee in pods):
+            self._nominator = nominated_beside(uids, self.nominations)
+            self.nominations = self._nominator.by_node
 
     def narrow(self, candidates: RowArray) -> None:
         """From now on give pods these rows only."""

@@ -7,167 +7,32 @@ a group below its minCount, ours for members beyond it, also as 1.37 (docs/diffe
 
 from __future__ import annotations
 
-import json
 import os
 import random
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import requests
 
-from tests.conformance.controlplane import ControlPlane, control_plane_running
-from tests.integration.scheduler.preemption import daemon_running
-from tests.support.kubescheduler import kube_scheduler_running
-from tests.support.minors import built_or_skip
+from tests.integration.scheduler.podgroups import (
+    API_VERSION,
+    GATES,
+    OURS,
+    REAL,
+    TOPOLOGY_GATE,
+    Outcome,
+    Stage,
+    both_running,
+)
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
-REAL, OURS = "groups-real", "groups-ours"
-NAMESPACE = "groups"
-API_VERSION = {"1.36": "scheduling.k8s.io/v1alpha2", "1.37": "scheduling.k8s.io/v1beta1"}
-GATES = {
-    "1.36": "GenericWorkload=true,GangScheduling=true",
-    "1.37": "GenericWorkload=true",
-}
-TOPOLOGY_GATE = ",TopologyAwareWorkloadScheduling=true"
-Json = Any
 _TIES = 6
 """How often both play a scenario again before another domain counts as a difference."""
 
 
-@dataclass
-class Outcome:
-    """What became of a scenario: who has a node, in which racks, the others' messages, and the group's condition."""
-
-    placed: list[str] = field(default_factory=list)
-    racks: set[str] = field(default_factory=set)
-    messages: dict[str, str] = field(default_factory=dict)
-    condition: dict[str, str] = field(default_factory=dict)
-
-
-class Administrator:
-    """The API server as the administrator."""
-
-    def __init__(self, plane: ControlPlane, minor: str) -> None:
-        self._session = requests.Session()
-        self._session.trust_env = False
-        self._session.verify = str(plane.layout.pki("ca.crt"))
-        self._session.cert = str(plane.layout.pki("admin.crt")), str(plane.layout.pki("admin.key"))
-        self._server = plane.api_server
-        self.minor = minor
-        self.groups = f"/apis/{API_VERSION[minor]}/namespaces/{NAMESPACE}/podgroups"
-        self.pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
-        self.scheduler = REAL
-        self.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-
-    def call(self, method: str, path: str, body: Json = None) -> Json:
-        """Ask the API server; None for what is not there or is there already."""
-        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        response = self._session.request(
-            method, f"{self._server}{path}", json=body, headers={"Content-Type": kind}, timeout=30
-        )
-        if response.status_code in (404, 409):
-            return None
-        assert response.ok, f"{method} {path}: {response.status_code} {response.text[:500]}"
-        return response.json()
-
-    def clear(self) -> None:
-        """Take everything off the stage."""
-        for path in (self.pods, self.groups):
-            self.call("DELETE", path, {"gracePeriodSeconds": 0})
-        eventually(lambda: not self.call("GET", self.pods)["items"], "no pod is left")
-        # No controller runs here that would remove the finalizer by which a group with pods is protected.
-        for group in self.call("GET", self.groups)["items"]:
-            self.call("PATCH", f"{self.groups}/{group['metadata']['name']}", {"metadata": {"finalizers": None}})
-        eventually(lambda: not self.call("GET", self.groups)["items"], "no group is left")
-        self.call("DELETE", "/api/v1/nodes")
-        eventually(lambda: not self.call("GET", "/api/v1/nodes")["items"], "no node is left")
-
-    def add_nodes(self, *names: str, cpu: str = "2", **more: str) -> None:
-        resources = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
-        for name in names:
-            labels = {"kubernetes.io/hostname": name, **more}
-            status = {"allocatable": resources, "capacity": resources}
-            self.call("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "status": status})
-
-    def add_group(self, name: str = "g", minimum: int | None = None, key: str = "", **spec: Any) -> None:
-        policy = {"basic": {}} if minimum is None else {"gang": {"minCount": minimum}}
-        head = {"apiVersion": API_VERSION[self.minor], "kind": "PodGroup", "metadata": {"name": name}}
-        fields = {"schedulingConstraints": {"topology": [{"key": key}]}, **spec} if key else spec
-        group = self.call("POST", self.groups, {**head, "spec": {"schedulingPolicy": policy, **fields}})
-        assert fields.items() <= group["spec"].items()
-
-    def add_pods(self, *names: str, cpu: str = "1500m", group: str = "g", **spec: Any) -> None:
-        containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
-        for name in names:
-            pod = self.call(
-                "POST",
-                self.pods,
-                {
-                    "metadata": {"name": name},
-                    "spec": {
-                        "schedulerName": self.scheduler,
-                        "containers": containers,
-                        "terminationGracePeriodSeconds": 0,
-                        **({"schedulingGroup": {"podGroupName": group}} if group else {}),
-                        **spec,
-                    },
-                },
-            )
-            assert pod["spec"].get("schedulingGroup", {"podGroupName": ""}) == {"podGroupName": group}
-
-    def placed(self) -> list[str]:
-        items = self.call("GET", self.pods)["items"]
-        return sorted(pod["metadata"]["name"] for pod in items if pod["spec"].get("nodeName"))
-
-    def wait_placed(self, *names: str) -> None:
-        """Wait until exactly these pods have nodes."""
-        eventually(lambda: self.placed() == sorted(names), f"{self.scheduler}: {names} are placed")
-
-    def wait_messages(self, *names: str) -> None:
-        """Wait until these pods have been told why they have no node."""
-        eventually(lambda: set(names) <= self.outcome().messages.keys(), f"{self.scheduler}: messages of {names}")
-
-    def wait_condition(self, status: str) -> None:
-        """Wait for the group's condition."""
-        eventually(lambda: self.outcome().condition.get("status") == status, f"{self.scheduler}: condition {status}")
-
-    def settle(self, group: str, names: Collection[str]) -> None:
-        """Wait until the group has its condition, and each of its pods a node or a message."""
-
-        def settled() -> bool:
-            outcome = self.outcome()
-            known = {*outcome.placed, *outcome.messages}
-            return bool(outcome.condition) and known.issuperset(names)
-
-        eventually(settled, f"{self.scheduler}: {group} is tried")
-
-    def outcome(self) -> Outcome:
-        result = Outcome()
-        for pod in self.call("GET", self.pods)["items"]:
-            name = pod["metadata"]["name"]
-            if node := pod["spec"].get("nodeName"):
-                result.placed.append(name)
-                if pod["spec"].get("schedulingGroup"):
-                    result.racks.add(node.partition("-")[0])
-                continue
-            for condition in pod["status"].get("conditions", []):
-                if condition["type"] == "PodScheduled" and condition.get("message"):
-                    result.messages[name] = condition["message"]
-        group = self.call("GET", f"{self.groups}/g")
-        for condition in (group or {}).get("status", {}).get("conditions", []):
-            kept = ("type", "status", "reason", "message")
-            result.condition = {key: condition.get(key, "") for key in kept}
-        result.placed.sort()
-        return result
-
-
-def fits(stage: Administrator) -> None:
+def fits(stage: Stage) -> None:
     """Three members of three, a node each."""
     stage.add_nodes("n1", "n2", "n3")
     stage.add_group(minimum=3)
@@ -176,7 +41,7 @@ def fits(stage: Administrator) -> None:
     stage.wait_condition("True")
 
 
-def lacks_room(stage: Administrator) -> None:
+def lacks_room(stage: Stage) -> None:
     """Two of three members would fit."""
     stage.add_nodes("n1", "n2")
     stage.add_group(minimum=3)
@@ -185,7 +50,7 @@ def lacks_room(stage: Administrator) -> None:
     stage.wait_condition("False")
 
 
-def gets_room(stage: Administrator) -> None:
+def gets_room(stage: Stage) -> None:
     """The node that was missing comes later."""
     lacks_room(stage)
     stage.add_nodes("n3")
@@ -193,7 +58,7 @@ def gets_room(stage: Administrator) -> None:
     stage.wait_condition("True")
 
 
-def comes_before_its_group(stage: Administrator) -> None:
+def comes_before_its_group(stage: Stage) -> None:
     """Pods wait for their group."""
     stage.add_nodes("n1", "n2")
     stage.add_pods("a", "b")
@@ -205,7 +70,7 @@ def comes_before_its_group(stage: Administrator) -> None:
     stage.wait_condition("True")
 
 
-def lacks_a_member(stage: Administrator) -> None:
+def lacks_a_member(stage: Stage) -> None:
     """Pods wait for each other."""
     stage.add_nodes("n1", "n2", "n3")
     stage.add_group(minimum=3)
@@ -218,7 +83,7 @@ def lacks_a_member(stage: Administrator) -> None:
     stage.wait_condition("True")
 
 
-def has_more_than_enough(stage: Administrator) -> None:
+def has_more_than_enough(stage: Stage) -> None:
     """Of four members two are needed, and three fit."""
     stage.add_nodes("n1", "n2", "n3")
     stage.add_group(minimum=2)
@@ -229,7 +94,7 @@ def has_more_than_enough(stage: Administrator) -> None:
     stage.wait_messages(left)
 
 
-def needs_nobody(stage: Administrator) -> None:
+def needs_nobody(stage: Stage) -> None:
     """The basic policy: one of two fits."""
     stage.add_nodes("n1")
     stage.add_group()
@@ -240,20 +105,20 @@ def needs_nobody(stage: Administrator) -> None:
     stage.wait_condition("True")
 
 
-def gets_a_replacement(stage: Administrator) -> None:
+def gets_a_replacement(stage: Stage) -> None:
     """A member of a running gang goes, and another one comes."""
     stage.add_nodes("n1", "n2", "n3")
     stage.add_group(minimum=3)
     stage.add_pods("a", "b", "c")
     stage.wait_placed("a", "b", "c")
-    stage.call("DELETE", f"{stage.pods}/b", {"gracePeriodSeconds": 0})
+    stage.let_go("b")
     stage.wait_placed("a", "c")
     stage.add_pods("d")
     stage.wait_placed("a", "c", "d")
     stage.wait_condition("True")
 
 
-def leaves_room_for_others(stage: Administrator) -> None:
+def leaves_room_for_others(stage: Stage) -> None:
     """A gang that does not fit holds nothing while others come."""
     lacks_room(stage)
     stage.add_group("second", minimum=2)
@@ -261,7 +126,7 @@ def leaves_room_for_others(stage: Administrator) -> None:
     stage.wait_placed("x", "y")
 
 
-def has_no_nodes(stage: Administrator) -> None:
+def has_no_nodes(stage: Stage) -> None:
     """There is nothing to be placed on, and then there is."""
     stage.add_group(minimum=2)
     stage.add_pods("a", "b")
@@ -271,13 +136,13 @@ def has_no_nodes(stage: Administrator) -> None:
     stage.wait_condition("True")
 
 
-def add_racks(stage: Administrator, **sizes: int) -> None:
+def add_racks(stage: Stage, **sizes: int) -> None:
     """Racks of so many nodes of two CPUs: a node takes one pod."""
     for rack, size in sizes.items():
         stage.add_nodes(*(f"{rack}-{number}" for number in range(size)), rack=rack)
 
 
-def needs_a_rack(stage: Administrator) -> None:
+def needs_a_rack(stage: Stage) -> None:
     """One rack is large enough."""
     add_racks(stage, a=2, b=3, c=1)
     stage.add_nodes("bare-0", "bare-1", "bare-2")
@@ -287,7 +152,7 @@ def needs_a_rack(stage: Administrator) -> None:
     stage.wait_condition("True")
 
 
-def finds_no_rack(stage: Administrator) -> None:
+def finds_no_rack(stage: Stage) -> None:
     """None of equal racks is large enough."""
     add_racks(stage, a=2, b=2)
     stage.add_group(minimum=3, key="rack")
@@ -296,7 +161,7 @@ def finds_no_rack(stage: Administrator) -> None:
     stage.wait_condition("False")
 
 
-def finds_no_label(stage: Administrator) -> None:
+def finds_no_label(stage: Stage) -> None:
     """No node has the label."""
     stage.add_nodes("n1", "n2")
     stage.add_group(minimum=2, key="rack")
@@ -305,7 +170,7 @@ def finds_no_label(stage: Administrator) -> None:
     stage.wait_condition("False")
 
 
-def fills_the_fuller_rack(stage: Administrator) -> None:
+def fills_the_fuller_rack(stage: Stage) -> None:
     """Both racks take all three; in one half of the CPU is in use."""
     add_racks(stage, a=4, b=4)
     stage.add_pods("taken", cpu="1900m", group="", nodeName="a-0")
@@ -315,7 +180,7 @@ def fills_the_fuller_rack(stage: Administrator) -> None:
     stage.wait_condition("True")
 
 
-def takes_the_rack_for_all(stage: Administrator) -> None:
+def takes_the_rack_for_all(stage: Stage) -> None:
     """One rack takes two of four, the other one all."""
     add_racks(stage, a=2, b=5)
     stage.add_pods("a", "b", "c", "d")
@@ -325,7 +190,7 @@ def takes_the_rack_for_all(stage: Administrator) -> None:
     stage.wait_messages(*({"a", "b", "c", "d"} - set(stage.placed())))
 
 
-def follows_into_the_rack(stage: Administrator) -> None:
+def follows_into_the_rack(stage: Stage) -> None:
     """A later member goes where the others are, though there is more room elsewhere."""
     needs_a_rack(stage)
     stage.add_nodes("b-3", rack="b")
@@ -334,7 +199,7 @@ def follows_into_the_rack(stage: Administrator) -> None:
     stage.wait_placed("a", "b", "c", "d")
 
 
-def needs_any_rack(stage: Administrator) -> None:
+def needs_any_rack(stage: Stage) -> None:
     """The basic policy with a rack: two of three fit in the one, and none in the other."""
     stage.add_nodes("a-0", cpu="1", rack="a")
     add_racks(stage, b=2)
@@ -374,61 +239,33 @@ CHANGING = (leaves_room_for_others,)
 """Scenarios after which kube-scheduler tries the group again, though nothing has changed that could help."""
 
 
-def configuration(scheduler: str, kubeconfig: Path) -> str:
-    content = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {"leaderElect": False},
-        "clientConnection": {"kubeconfig": str(kubeconfig)},
-        "profiles": [{"schedulerName": scheduler}],
-    }
-    return json.dumps(content)
-
-
 @pytest.fixture(scope="module", params=list(API_VERSION))
-def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Administrator]:
-    yield from administrated(request.param, GATES[request.param], tmp_path_factory)
+def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with both_running(request.param, GATES[request.param], tmp_path_factory.mktemp("groups"), Stage) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
-def topology_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Administrator]:
-    yield from administrated("1.37", GATES["1.37"] + TOPOLOGY_GATE, tmp_path_factory)
-
-
-@pytest.fixture(scope="module")
-def alpha_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Administrator]:
+def alpha_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Ours alone, where the API server keeps what ours does not follow."""
     gates = f"{GATES['1.37']}{TOPOLOGY_GATE},CompositePodGroup=true,DRAWorkloadResourceClaims=true"
-    yield from administrated("1.37", gates, tmp_path_factory, has_real=False)
+    with both_running("1.37", gates, tmp_path_factory.mktemp("groups"), Stage, has_real=False) as running:
+        yield running
 
 
-def administrated(
-    minor: str, feature_gates: str, tmp_path_factory: pytest.TempPathFactory, *, has_real: bool = True
-) -> Iterator[Administrator]:
-    binary = built_or_skip(minor, "kube-apiserver", "kube-scheduler")["kube-scheduler"]
-    gates = f"--feature-gates={feature_gates}"
-    directory = tmp_path_factory.mktemp("groups")
-    with ExitStack() as stack:
-        served = (gates, f"--runtime-config={API_VERSION[minor]}=true")
-        plane = stack.enter_context(control_plane_running(minor, served))
-        stage = Administrator(plane, minor)
-        kubeconfig = plane.layout.kubeconfig
-        real, ours = configuration(REAL, kubeconfig), configuration(OURS, kubeconfig)
-        if has_real:
-            stack.enter_context(kube_scheduler_running(binary, kubeconfig, directory, real, (gates,)))
-        stack.enter_context(daemon_running(directory, ours, ("--secure-port=0", gates)))
-        yield stage
+@pytest.fixture(scope="module")
+def topology_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with both_running("1.37", GATES["1.37"] + TOPOLOGY_GATE, tmp_path_factory.mktemp("groups"), Stage) as running:
+        yield running
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
-def test_a_pod_group_is_scheduled_as_by_kube_scheduler(stage: Administrator, scenario: Any) -> None:
+def test_a_pod_group_is_scheduled_as_by_kube_scheduler(stage: Stage, scenario: Any) -> None:
     compare(stage, scenario)
 
 
 @pytest.mark.parametrize("scenario", TOPOLOGY, ids=lambda scenario: scenario.__name__)
-def test_a_pod_group_goes_to_the_domain_that_kube_scheduler_chooses(
-    topology_stage: Administrator, scenario: Any
-) -> None:
+def test_a_pod_group_goes_to_the_domain_that_kube_scheduler_chooses(topology_stage: Stage, scenario: Any) -> None:
     real, ours = compare(topology_stage, scenario)
     assert ours.racks == real.racks
     assert len(ours.racks) <= 1
@@ -438,7 +275,7 @@ def random_group(seed: int) -> Any:
     """Racks of any sizes, some of it in use, and a group of a few pods: all of one size, as which of unlike ones comes
     first is chance in kube-scheduler."""
 
-    def scenario(stage: Administrator) -> None:
+    def scenario(stage: Stage) -> None:
         chance = random.Random(seed)
         racks = [f"r{number}" for number in range(chance.randint(1, 5))]
         for rack in racks:
@@ -457,9 +294,7 @@ def random_group(seed: int) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("POD_GROUP_CASES", "20"))))
-def test_a_random_group_goes_to_the_domain_that_kube_scheduler_chooses(
-    topology_stage: Administrator, seed: int
-) -> None:
+def test_a_random_group_goes_to_the_domain_that_kube_scheduler_chooses(topology_stage: Stage, seed: int) -> None:
     seed += int(os.environ.get("POD_GROUP_SEED", "0"))
     scenario = random_group(seed)
     real, ours = outcomes_of(topology_stage, scenario)
@@ -489,7 +324,7 @@ def test_a_random_group_goes_to_the_domain_that_kube_scheduler_chooses(
     ],
 )
 def test_a_pod_group_that_asks_for_what_is_not_followed_waits_and_says_so(
-    alpha_stage: Administrator, field: str, fields: Json
+    alpha_stage: Stage, field: str, fields: dict[str, Any]
 ) -> None:
     stage = alpha_stage
     stage.scheduler = OURS
@@ -511,7 +346,7 @@ def test_a_pod_group_that_asks_for_what_is_not_followed_waits_and_says_so(
     assert all(expected in message for message in outcome.messages.values()), outcome.messages
 
 
-def outcomes_of(stage: Administrator, scenario: Any) -> tuple[Outcome, Outcome]:
+def outcomes_of(stage: Stage, scenario: Any) -> tuple[Outcome, Outcome]:
     outcomes = {}
     for scheduler in (REAL, OURS):
         stage.scheduler = scheduler
@@ -522,7 +357,7 @@ def outcomes_of(stage: Administrator, scenario: Any) -> tuple[Outcome, Outcome]:
     return outcomes[REAL], outcomes[OURS]
 
 
-def compare(stage: Administrator, scenario: Any) -> tuple[Outcome, Outcome]:
+def compare(stage: Stage, scenario: Any) -> tuple[Outcome, Outcome]:
     """Play a scenario by both; returns what became of it."""
     real, ours = outcomes_of(stage, scenario)
     stage.clear()

@@ -3,122 +3,13 @@ API server of 1.37. Each scenario is played by one, then by the other; both must
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
-from tests.conformance.controlplane import control_plane_running
-from tests.integration.scheduler.preemption import daemon_running
-from tests.integration.scheduler.test_pod_groups import API_VERSION, GATES, OURS, REAL, Administrator, Json
-from tests.support.kubescheduler import kube_scheduler_running
-from tests.support.minors import built_or_skip
-from tests.support.waiting import eventually
+from tests.integration.scheduler.podgroups import GATES, OURS, REAL, SERVED, Stage, both_running
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
-
-SERVED = "1.37"
-NAMESPACE = "groups"
-PRIORITIES = {"low": 10, "mid": 50, "high": 100}
-_BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
-_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-_EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
-
-
-class Stage(Administrator):
-    """The API server as the administrator, with pods that run already."""
-
-    def prepare(self) -> None:
-        """Make what every scenario needs."""
-        for name, value in PRIORITIES.items():
-            self.call("POST", _CLASSES, {"metadata": {"name": name}, "value": value})
-
-    def clear(self) -> None:
-        """Take everything off the stage."""
-        self.call("DELETE", _BUDGETS)
-        super().clear()
-        self.call("DELETE", _EVENTS)
-
-    def group(self, name: str, mode: str, priority: str = "low") -> None:
-        """Make a PodGroup that is disrupted in a mode, or as the API server has it by default."""
-        spec: Json = {"schedulingPolicy": {"gang": {"minCount": 1}}, "priorityClassName": priority}
-        if mode:
-            spec["disruptionMode"] = {mode: {}}
-        head = {"apiVersion": API_VERSION[SERVED], "kind": "PodGroup", "metadata": {"name": name}}
-        answer = self.call("POST", self.groups, {**head, "spec": spec})
-        assert answer["spec"]["disruptionMode"] == {mode or "single": {}}
-
-    def run(
-        self,
-        name: str,
-        node: str,
-        group: str = "",
-        *,
-        cpu: str = "1500m",
-        priority: str = "low",
-        age: int = 100,
-        labels: dict[str, str] | None = None,
-    ) -> None:
-        """Have a pod run on a node, since so many seconds."""
-        self.make(name, cpu, priority, labels, group, nodeName=node)
-        started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(1_760_000_000 - age))
-        status = {"phase": "Running", "startTime": started}
-        self.call("PATCH", f"{self.pods}/{name}/status", {"status": status})
-
-    def come(self, name: str = "preemptor", cpu: str = "1500m", **spec: Json) -> None:
-        """Make a pod of high priority."""
-        self.make(name, cpu, "high", **spec)
-
-    def make(
-        self, name: str, cpu: str, priority: str, labels: dict[str, str] | None = None, group: str = "", **spec: Json
-    ) -> None:
-        """Make a pod."""
-        containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
-        body = {
-            "schedulerName": self.scheduler,
-            "containers": containers,
-            "terminationGracePeriodSeconds": 0,
-            "priorityClassName": priority,
-            **({"schedulingGroup": {"podGroupName": group}} if group else {}),
-            **spec,
-        }
-        self.call("POST", self.pods, {"metadata": {"name": name, "labels": labels or {}}, "spec": body})
-
-    def protect(self, app: str, allowed: int) -> None:
-        """Make a PodDisruptionBudget for the pods of an app, as its controller would have filled it in."""
-        spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}}
-        self.call("POST", _BUDGETS, {"metadata": {"name": app}, "spec": spec})
-        counts = {"currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
-        status = {"disruptionsAllowed": allowed, "observedGeneration": 1, **counts}
-        self.call("PATCH", f"{_BUDGETS}/{app}/status", {"status": status})
-
-    def wait_preempted(self, name: str = "preemptor") -> None:
-        """Wait until a pod has the room that it made."""
-        eventually(lambda: name in self.placed(), f"{self.scheduler}: {name} is placed")
-
-    def wait_refused(self, name: str = "preemptor") -> None:
-        """Wait until a pod has been told that preemption does not help."""
-        eventually(lambda: name in self.outcome().messages, f"{self.scheduler}: {name} has a message")
-
-    def story(self) -> Json:
-        """Return what there is to compare: who is left, where the preemptor is or why not, and the Events."""
-        pods = self.call("GET", self.pods)["items"]
-        names = {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in pods}
-        events = []
-        for event in self.call("GET", _EVENTS)["items"]:
-            if event["reason"] == "Preempted":
-                note = event["note"]
-                for uid, name in names.items():
-                    note = note.replace(uid, name)
-                events.append((event["regarding"]["name"], note))
-        return {
-            "left": sorted((pod["metadata"]["name"], pod["spec"].get("nodeName", "")) for pod in pods),
-            "messages": self.outcome().messages,
-            "events": sorted(events),
-        }
 
 
 def two_nodes_of_all(stage: Stage) -> None:
@@ -361,35 +252,11 @@ TIES = (counts_broken_budgets, takes_lower_groups_first, needs_the_member_elsewh
 """Scenarios in which either node of the victim will do: which one the preemptor gets is chance."""
 
 
-def configuration(scheduler: str, kubeconfig: Path, minor: str = "") -> str:
-    options = {"name": "SecondarySchedulerOptions", "args": {"kubernetesVersion": minor}}
-    content = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {"leaderElect": False},
-        "clientConnection": {"kubeconfig": str(kubeconfig)},
-        "profiles": [{"schedulerName": scheduler, **({"pluginConfig": [options]} if minor else {})}],
-    }
-    return json.dumps(content)
-
-
 @pytest.fixture(scope="module", params=["1.37", "1.38"])
 def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     minor: str = request.param
-    built_or_skip(SERVED, "kube-apiserver")
-    binary = built_or_skip(minor, "kube-scheduler")["kube-scheduler"]
-    gates = f"--feature-gates={GATES[SERVED]}"
-    directory = tmp_path_factory.mktemp("victims")
-    with ExitStack() as stack:
-        served = (gates, f"--runtime-config={API_VERSION[SERVED]}=true")
-        plane = stack.enter_context(control_plane_running(SERVED, served))
-        administrator = Stage(plane, SERVED)
-        administrator.prepare()
-        kubeconfig = plane.layout.kubeconfig
-        real, ours = configuration(REAL, kubeconfig), configuration(OURS, kubeconfig, minor)
-        stack.enter_context(kube_scheduler_running(binary, kubeconfig, directory, real, (gates,)))
-        stack.enter_context(daemon_running(directory, ours, ("--secure-port=0", gates)))
-        yield administrator
+    with both_running(minor, GATES[SERVED], tmp_path_factory.mktemp("victims"), Stage) as running:
+        yield running
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

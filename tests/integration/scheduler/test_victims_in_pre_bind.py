@@ -4,16 +4,10 @@ node and is tried again; nobody deletes it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import pytest
 
-from tests.conformance.controlplane import control_plane_running
-from tests.integration.scheduler.preemption import daemon_running
-from tests.integration.scheduler.test_pod_groups import API_VERSION, GATES, OURS, REAL, Json
-from tests.integration.scheduler.test_preempted_groups import NAMESPACE, Stage, configuration
-from tests.support.kubescheduler import kube_scheduler_running
-from tests.support.minors import built_or_skip
+from tests.integration.scheduler.podgroups import GATES, NAMESPACE, OURS, REAL, SERVED, Json, Stage, both_running
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -74,7 +68,7 @@ class VolumeStage(Stage):
         def is_placed() -> bool:
             if self.scheduler == REAL and name not in self.placed():
                 self.run("passing", node, cpu="1m")
-                self.call("DELETE", f"{self.pods}/passing", {"gracePeriodSeconds": 0})
+                self.let_go("passing")
             return name in self.placed()
 
         eventually(is_placed, f"{self.scheduler}: {name} is placed", interval=0.5)
@@ -109,21 +103,9 @@ SCENARIOS: tuple[Callable[[VolumeStage], None], ...] = (
 @pytest.fixture(scope="module", params=["1.36", "1.37", "1.38"])
 def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VolumeStage]:
     minor: str = request.param
-    served = min(minor, "1.37")
-    built_or_skip(served, "kube-apiserver")
-    binary = built_or_skip(minor, "kube-scheduler")["kube-scheduler"]
-    gates = f"--feature-gates={GATES[served]}"
-    directory = tmp_path_factory.mktemp("pre-bind")
-    with ExitStack() as stack:
-        flags = (gates, f"--runtime-config={API_VERSION[served]}=true")
-        plane = stack.enter_context(control_plane_running(served, flags))
-        administrator = VolumeStage(plane, served)
-        administrator.prepare()
-        kubeconfig = plane.layout.kubeconfig
-        real, ours = configuration(REAL, kubeconfig), configuration(OURS, kubeconfig, minor)
-        stack.enter_context(kube_scheduler_running(binary, kubeconfig, directory, real, ()))
-        stack.enter_context(daemon_running(directory, ours, ("--secure-port=0",)))
-        yield administrator
+    gates = GATES[min(minor, SERVED)]
+    with both_running(minor, gates, tmp_path_factory.mktemp("pre-bind"), VolumeStage) as running:
+        yield running
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

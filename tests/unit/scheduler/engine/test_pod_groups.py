@@ -27,14 +27,16 @@ from scheduler.kube.model import (
     SchedulingPodGroupStatus,
 )
 from scheduler.observe import PodsQuestion
-from tests.unit.scheduler.engine.fakes import Engine, behaving_as, eventually, started
+from tests.unit.scheduler.engine.fakes import Engine, FakeApi, behaving_as, eventually, started
 from tests.unit.scheduler.engine.pods import pod_info
+from tests.unit.scheduler.engine.test_preemption import Evicting
 
 HELD_BACK = (
     "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, one or more plugins asked to "
     "wait and no plugin rejected pod"
 )
-VERSIONS = {"1.36": "v1alpha2", "1.37": "v1beta1"}
+NO_VICTIMS = "pod group preemption: No preemption victims found for incoming preemptor"
+VERSIONS = {"1.36": "v1alpha2", "1.37": "v1beta1", "1.38": "v1beta1"}
 
 
 class PodGroupEngine(Engine):
@@ -45,9 +47,10 @@ class PodGroupEngine(Engine):
         version: str = "1.36",
         plugins: str = "{multiPoint: {enabled: [{name: GangScheduling}]}}",
         history: HistoryLimits | None = None,
+        api: FakeApi | None = None,
         **options: str,
     ) -> None:
-        super().__init__(configuration=behaving_as(version, plugins=plugins, **options), history=history)
+        super().__init__(api, behaving_as(version, plugins=plugins, **options), history=history)
         self.version = version
         if version in VERSIONS:
             self.podgroups = self.object_inputs(Watch(f"scheduling.k8s.io/{VERSIONS[version]}", "podgroups"))
@@ -58,6 +61,7 @@ class PodGroupEngine(Engine):
         minimum: int | None,
         event: EventType = EventType.ADDED,
         key: str = "",
+        priority: int = 0,
         spec: Mapping[str, Any] = MappingProxyType({}),
         **status: Any,
     ) -> SchedulingPodGroup:
@@ -67,14 +71,18 @@ class PodGroupEngine(Engine):
         meta = ObjectMeta(name=name, namespace="ns", uid=f"{name}-uid", resource_version="1", generation=2)
         constraints = PodGroupSchedulingConstraints((PodGroupTopologyConstraint(key),)) if key else None
         group = SchedulingPodGroup(
-            meta, SchedulingPodGroupSpec(policy, constraints, **spec), SchedulingPodGroupStatus(**status)
+            meta,
+            SchedulingPodGroupSpec(policy, constraints, priority=priority, **spec),
+            SchedulingPodGroupStatus(**status),
         )
         self.podgroups.apply([(event, group)])
         return group
 
-    def add_members(self, group: str, *cpus: str, start: int = 0) -> None:
-        for number, cpu in enumerate(cpus, start):
+    def add_members(self, group: str, *cpus: str, start: int = 0) -> list[PodInfo]:
+        return [
             self.add_pod(f"{group}-{number}", cpu=cpu, schedulingGroup={"podGroupName": group})
+            for number, cpu in enumerate(cpus, start)
+        ]
 
     def add_gated(self, group: str, *numbers: int) -> list[PodInfo]:
         return [
@@ -103,6 +111,10 @@ class PodGroupEngine(Engine):
         ]
         return texts[-1] if texts else ""
 
+    def attempts(self, result: str) -> float:
+        """How many attempts at groups ended so."""
+        return self.metrics.pod_group_attempts.labels(result, "secondary-scheduler").value
+
     def conditions(self, group: str) -> list[dict[str, Any]]:
         """What was written about a group, oldest first."""
         path = f"/apis/scheduling.k8s.io/{VERSIONS[self.version]}/namespaces/ns/podgroups/{group}/status"
@@ -120,10 +132,10 @@ async def test_a_group_that_fits_is_placed_and_says_so(version: str) -> None:
         await eventually(lambda: len(engine.placed()) == 3, "all members")
         await eventually(lambda: len(engine.conditions("g")) == 1, "the condition")
     (condition,) = engine.conditions("g")
-    expected = {"1.36": "PodGroupScheduled", "1.37": "PodGroupInitiallyScheduled"}[version]
+    expected = "PodGroupScheduled" if version == "1.36" else "PodGroupInitiallyScheduled"
     assert (condition["type"], condition["status"], condition["reason"]) == (expected, "True", "Scheduled")
     assert condition["observedGeneration"] == 2
-    assert engine.metrics.pod_group_attempts.labels("scheduled", "secondary-scheduler").value == 1
+    assert engine.attempts("scheduled") == 1
     assert not [event for event in engine.api.events if event["reason"] == "SchedulingGroupIgnored"]
 
 
@@ -145,8 +157,13 @@ async def test_a_group_without_room_for_its_min_count_holds_nothing_and_says_why
     if version == "1.36":
         assert messages[:2] == [HELD_BACK] * 2
         assert engine.conditions("g")[0]["message"] == "pod group is unschedulable"
+    elif version == "1.38":
+        threshold = "scheduling policy's minimum threshold (3) cannot be satisfied"
+        assert messages[:2] == ['parent pod group "g" is unschedulable'] * 2
+        counts = "2 scheduled, 1 unschedulable, 0 not-evaluated"
+        assert engine.conditions("g")[0]["message"] == f"{threshold}: {counts}, {NO_VICTIMS}"
     else:
-        ending = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"
+        ending = f"minCount (3) cannot be satisfied: 2 scheduled, 0 remaining, {NO_VICTIMS}"
         assert messages[:2] == [f"pod group is unschedulable, {ending}"] * 2
         assert engine.conditions("g")[0]["message"] == ending
     assert (engine.conditions("g")[0]["status"], engine.conditions("g")[0]["reason"]) == ("False", "Unschedulable")
@@ -453,7 +470,7 @@ async def test_the_messages_of_a_group_that_fits_in_no_rack_are_upstreams() -> N
         status = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"
         text = f"0/2 placements are available, first placement status: {status}"
         await eventually(lambda: text in str(engine.conditions("g")[-1:]), "the condition")
-        assert engine.conditions("g")[-1]["message"] == f"pod group is unschedulable, {text}"
+        assert engine.conditions("g")[-1]["message"].startswith(f"pod group is unschedulable, {text}")
 
 
 async def test_a_later_pod_follows_its_group_into_the_rack() -> None:
@@ -467,3 +484,76 @@ async def test_a_later_pod_follows_its_group_into_the_rack() -> None:
         await eventually(lambda: bool(engine.message("g-3")), "there is no room left")
         engine.add_node("a-3", cpu="2", labels={"rack": "a"})
         await eventually(lambda: racks_of_bound(engine).get("g-3") == "a", "it follows", 10)
+
+
+# Preemption -----------------------------------------------------------------------------------------------------------
+
+
+def preempting_group(engine: PodGroupEngine, *nodes: str, priority: int = 10) -> None:
+    """Nodes full of lower pods, and a group that needs all of them."""
+    for name in nodes:
+        engine.add_node(name, cpu="1")
+        lower = pod_info(f"low-{name}", cpu="800m", node=name, schedulerName="else", priority=1)
+        engine.pods.apply([(EventType.ADDED, lower)])
+    engine.add_group("g", len(nodes), priority=priority)
+    for number in range(len(nodes)):
+        engine.add_pod(f"g-{number}", cpu="700m", priority=10, schedulingGroup={"podGroupName": "g"})
+
+
+async def test_a_group_has_lower_pods_evicted_and_takes_their_place_when_they_are_gone() -> None:
+    api = Evicting()
+    async with started(PodGroupEngine("1.37", api=api)) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        preempting_group(engine, "n1", "n2")
+        await eventually(lambda: sorted(api.deleted) == ["low-n1", "low-n2"], "both are evicted")
+        text = "pod group preemption: found a placement for podgroup, preempting 2 victims"
+        await eventually(lambda: text in str(engine.conditions("g")), "the condition")
+        nominated = {engine.state.nominator.node_of(f"g-{number}-uid") for number in (0, 1)}
+        assert nominated == {"n1", "n2"}
+        assert engine.placed() == set()
+        for name in ("n1", "n2"):
+            gone = pod_info(f"low-{name}", cpu="800m", node=name, schedulerName="else", priority=1)
+            engine.pods.apply([(EventType.DELETED, gone)])
+        await eventually(lambda: engine.placed() == {"g-0", "g-1"}, "the group", 10)
+    (condition,) = next(each for each in api.statuses("low-n1") if "conditions" in each)["conditions"]
+    assert condition["message"] == "secondary-scheduler: preempting to accommodate a higher priority podgroup"
+    event = next(event for event in api.events if event["reason"] == "Preempted")
+    assert event["note"] == "Preempted by podgroup g-uid on node cluster"
+    related = {"kind": "PodGroup", "name": "g", "uid": "g-uid", "apiVersion": "scheduling.k8s.io/v1beta1"}
+    assert related.items() <= event["related"].items()
+
+
+async def test_a_group_is_not_tried_while_its_victims_are_being_evicted() -> None:
+    api = Evicting()
+    api.gate.clear()
+    async with started(PodGroupEngine("1.37", api=api)) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        preempting_group(engine, "n1", "n2")
+        await eventually(lambda: bool(engine.conditions("g")), "the group is tried")
+        engine.add_members("g", "700m", start=2)
+        engine.add_node("n3", cpu="1")
+        waiting = "waiting for the preemption for this pod group to be finished"
+        runner = next(iter(engine.runners.values()))
+        assert runner.run_pre_enqueue(engine.pending["g-0-uid"]).message == waiting
+        api.gate.set()
+        await eventually(lambda: sorted(api.deleted) == ["low-n1", "low-n2"], "both are evicted, and nobody else")
+
+
+async def test_a_group_preempts_by_the_lowest_priority_of_its_own_and_its_pods() -> None:
+    """Who may make PodGroups has not always the right to use the priority class."""
+    api = Evicting()
+    async with started(PodGroupEngine("1.37", api=api)) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        preempting_group(engine, "n1", priority=1)
+        text = "No preemption victims found for incoming preemptor"
+        await eventually(lambda: text in str(engine.conditions("g")), "the condition")
+    assert api.deleted == []
+
+
+async def test_no_group_preempted_before_1_37() -> None:
+    api = Evicting()
+    async with started(PodGroupEngine("1.36", api=api)) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        preempting_group(engine, "n1")
+        await eventually(lambda: bool(engine.conditions("g")), "the group is tried")
+    assert api.deleted == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.framework import SUCCESS, Code, CycleState, Eviction, PodInfo, Status
+from scheduler.framework import SUCCESS, Code, CycleState, Eviction, PodInfo, Status, pod_as_preemptor
 from scheduler.kube.client.errors import api_error
 from scheduler.kube.model import EventType
 from tests.unit.scheduler.engine.fakes import Engine, FakeApi, behaving_as, eventually, started
@@ -249,7 +249,7 @@ async def test_victims_that_are_terminating_already_are_left_alone_since_1_35(en
     preemptor = pod_info("high", priority=10)
     outcomes: list[bool] = []
     for victims in ((leaving_pod, staying), (leaving_pod,)):
-        eviction = Eviction("DefaultPreemption", preemptor, "n1", victims, spares_terminating=spares)
+        eviction = Eviction("DefaultPreemption", pod_as_preemptor(preemptor), "n1", victims, spares_terminating=spares)
         handle.evict(eviction, outcomes.append)
     await eventually(lambda: outcomes == [True, True], "both are carried out")
     again = [] if spares else [("patch", "leaving"), ("delete", "leaving")]

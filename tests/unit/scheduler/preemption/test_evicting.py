@@ -17,7 +17,7 @@ from scheduler.engine.handle import PREEMPTIONS_AT_ONCE, VICTIMS_AT_ONCE, Evicto
 from scheduler.framework import SUCCESS, Eviction, PodInfo, PodListener, ProfileRunner, Status, conclude, failure
 from scheduler.observe import Metrics
 from scheduler.plugins import build_profile
-from scheduler.preemption.evaluator import Evictions
+from scheduler.preemption.evictions import Evictions
 from scheduler.preemption.victims import Candidate
 from scheduler.state import ClusterState
 from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod
@@ -210,6 +210,6 @@ async def test_preemptions_that_are_over_are_forgotten() -> None:
     view = state.snapshot(NOW)
     for number in range(1000):
         gone = running(f"gone-{number}", "a", "1", 1)
-        evictions.start(pod(f"p{number}"), Candidate("n000", (gone,), 0), [], view)
+        evictions.start_for_pod(pod(f"p{number}"), Candidate("n000", (gone,), 0), [], view)
         await asyncio.gather(*handle.tasks)
     assert len(evictions._requested) < 100, "memory does not grow with the number of preemptions"

@@ -30,7 +30,8 @@ from scheduler.framework import (
     conclude,
 )
 from scheduler.kube.model import SCHEDULINGPODGROUPS, PriorityClass
-from scheduler.preemption.evaluator import Evictions, candidates_left
+from scheduler.preemption.evaluator import candidates_left
+from scheduler.preemption.evictions import Evictions
 from scheduler.preemption.groups import UnitsInView
 from scheduler.preemption.trials import Budgets, dry_run
 from scheduler.preemption.victims import Candidate, DryRunResult, VictimRules
@@ -505,7 +506,7 @@ def test_the_last_victim_to_go_is_one_that_the_preemptor_waits_for(version: str)
     kubernetes = KUBERNETES_VERSIONS[37]
     for victims in itertools.permutations(pods):
         evictions = Evictions("DefaultPreemption", handle, kubernetes)  # type: ignore[arg-type]
-        evictions.start(pod("p"), Candidate("node-a", victims, 0), (), view)
+        evictions.start_for_pod(pod("p"), Candidate("node-a", victims, 0), (), view)
         assert names(handle.evictions[-1].victims) == ["z", "a"]
 
 
