@@ -601,7 +601,10 @@ ASKING: Final = (
     HarmFunction("scheduler/plugins/dynamicresources/extended.py::create_claim", ("ask",), "a new claim", "–"),
     HarmFunction("scheduler/plugins/dynamicresources/extended.py::delete_claim", ("ask",), "its deletion", "–"),
     HarmFunction(
-        "scheduler/plugins/gangscheduling.py::PodGroupConditions._write", ("ask",), "a PodGroup's status", "–"
+        "scheduler/plugins/gangscheduling/conditions.py::PodGroupConditions._patch",
+        ("ask",),
+        "a PodGroup's status",
+        "–",
     ),
     HarmFunction("scheduler/plugins/volumebinding/binding.py::_patch", ("ask",), "a PV's or PVC's binding", "–"),
     HarmFunction(

@@ -284,9 +284,10 @@ def _wanting_devices(number: int) -> Json:
     return pod(f"attack-{number}", resourceClaims=[{"name": "device", "resourceClaimName": f"claim-{number}"}])
 
 
-# A gang ---------------------------------------------------------------------------------------------------------------
+# Gangs ----------------------------------------------------------------------------------------------------------------
 
 _MEMBERS = 10_000
+_GANGS = 10
 
 
 def _group(nodes: int) -> Iterable[Json]:
@@ -297,6 +298,18 @@ def _group(nodes: int) -> Iterable[Json]:
 def _member(number: int) -> Json:
     # Nodes of 16, 32 and 64 cores keep room for others' pods.
     return pod(f"attack-{number}", labels={"scheduling.x-k8s.io/pod-group": "gang"}, cpu="7")
+
+
+def _groups_of_shapes(nodes: int) -> Iterable[Json]:
+    for number in range(_GANGS):
+        spec = {"minMember": _MEMBERS // _GANGS, "scheduleTimeoutSeconds": 10}
+        yield tenant_object("scheduling.x-k8s.io/v1alpha1", "PodGroup", f"gang-{number}", spec=spec)
+
+
+def _member_of_shapes(number: int) -> Json:
+    labels = {"scheduling.x-k8s.io/pod-group": f"gang-{number % _GANGS}"}
+    # No two need the same, and one of each hundred is larger than any node.
+    return pod(f"attack-{number}", labels=labels, cpu="900" if number % 1000 > 989 else f"{100 + number}m")
 
 
 _COSCHEDULING = ContestantProfile(
@@ -351,6 +364,16 @@ ATTACKS: dict[str, Attack] = {
         objects=_group,
         pod=_member,
         at_once=_MEMBERS,
+        profile=_COSCHEDULING,
+        definitions=("definitions/podgroups.yaml",),
+    ),
+    "gangs-of-shapes": Attack(
+        exploits=f"{_GANGS} PodGroups of {_MEMBERS // _GANGS} pods, no two alike, of which some fit on no node; each "
+        "new pod has its group tried again",
+        objects=_groups_of_shapes,
+        pod=_member_of_shapes,
+        at_once=_MEMBERS,
+        every=0.5,
         profile=_COSCHEDULING,
         definitions=("definitions/podgroups.yaml",),
     ),

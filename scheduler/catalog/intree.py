@@ -206,7 +206,7 @@ IN_TREE: tuple[PluginDescriptor, ...] = (
     PluginDescriptor("NodeDeclaredFeatures", points(["preFilter", "filter"]), implemented=True, default=True),
     PluginDescriptor(
         "GangScheduling",
-        points(["preEnqueue", "permit"]),
+        points(["preEnqueue", "preFilter", "permit"]),
         rules=(
             _read("scheduling.k8s.io", "podgroups"),
             PolicyRule(("scheduling.k8s.io",), ("podgroups/status",), ("patch",)),

@@ -78,6 +78,8 @@ class KubernetesVersion:
         pod_group_condition: type of the condition that says whether a PodGroup is scheduled.
         pod_group_sets: plugin sets for PodGroups as a whole, which a completed configuration has, empty
             (staging/src/k8s.io/kube-scheduler/config/v1/types.go).
+        names_thresholds: messages about PodGroups speak of the threshold of their policy, members of their parent, and
+            unlike members are a PodGroupError (gangscheduling.go, validatePodGroupHierarchy).
         gives_up_early: the members of a PodGroup are no longer tried once too few are left for its minCount
             (gangscheduling.go, PlacementFeasible).
         preempts_for_groups: pods are preempted for a PodGroup of which too few pods fit
@@ -163,6 +165,7 @@ class KubernetesVersion:
     pod_group_condition: str = ""
     pod_group_sets: tuple[str, ...] = ()
     gives_up_early: bool = False
+    names_thresholds: bool = False
     preempts_for_groups: bool = False
     disrupts_groups: bool = False
     favours_members: bool = False
@@ -367,6 +370,7 @@ _1_37 = replace(
 _1_38 = replace(
     _1_37,
     minor=38,
+    names_thresholds=True,
     disabled_points=(("DefaultPreemption", "reserve"),),
     pod_group_sets=("placementGenerate", "placementScore", "placementFeasible", "podGroupPostFilter"),
     scores_pod_level=True,

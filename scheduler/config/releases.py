@@ -48,6 +48,8 @@ class ReleaseRange(NamedTuple):
 
     def explained(self, release: Patch, subject: str = "it") -> str:
         """Return where else it is: `0.34 and later have it`."""
+        if self.since[0] == _LATEST:
+            return f"no release of scheduler-plugins has {subject}"
         if release < self.since:
             in_version = f" in {' and '.join(sorted(self.versions))}" if self.versions else ""
             return f"{_name(self.since)} and later have {subject}{in_version}"
@@ -62,6 +64,9 @@ def _since(minor: int, patch: int = 0, *versions: str) -> ReleaseRange:
 
 def _until(minor: int, patch: int = _LATEST, *versions: str) -> ReleaseRange:
     return ReleaseRange(until=(minor, patch), versions=frozenset(versions))
+
+
+_NEVER = ReleaseRange(since=(_LATEST, 0))
 
 
 def _only(*versions: str) -> ReleaseRange:
@@ -157,7 +162,7 @@ _POINTS: Mapping[str, Mapping[str, ReleaseRange]] = MappingProxyType(
         "GCEPDLimits": {"preFilter": _since(28)},
         "VolumeBinding": {"preScore": _since(30)},
         "DefaultPreemption": {"preEnqueue": _since(32)},
-        "GangScheduling": {"reserve": _since(35)},
+        "GangScheduling": {"reserve": _since(35), "preFilter": _NEVER},
         "DynamicResources": {
             "preScore": _until(31),
             "postBind": _until(31),

@@ -17,9 +17,10 @@ from msgspec.structs import replace
 from scheduler.answers import GangReport
 from scheduler.core.decide import decide
 from scheduler.core.domains import WHOLE_CLUSTER, Domain, DomainSearch, Level, level_of, levels_of
-from scheduler.core.feasible import BUDGET_REJECTOR, filter_all, too_much_work
+from scheduler.core.feasible import BUDGET_REJECTOR, too_much_work
 from scheduler.core.placement import Placement, failed, load_ages, rejected
 from scheduler.framework import (
+    FIRST_OF_EQUALS,
     GANG_UNITS,
     Answered,
     Asking,
@@ -35,7 +36,6 @@ from scheduler.framework import (
     GangTopology,
     MemberTries,
     OverBudgetError,
-    PluginError,
     PodInfo,
     PrioritizeAnswer,
     ProfileRunner,
@@ -43,7 +43,9 @@ from scheduler.framework import (
     RandomSource,
     RowArray,
     Status,
+    TurnQuestion,
     Work,
+    conclude,
 )
 from scheduler.state import Overlay, Snapshot
 
@@ -123,8 +125,10 @@ def decide_gang(
     """Place pods one after the other, each seeing the earlier ones, as `gang.tries` says and until there are `enough`.
 
     Those that do not fit are passed over; UNTIL_ENOUGH tries them once more when others found a place, as they may want
-    to be next to one of these. It asks and is resumed as `decide`, with views without the members placed so far. It
-    ends with the member at which it is more work than it may be.
+    to be next to one of these. It asks and is resumed as `decide`, with views without the members placed so far. Where
+    its work has turns, it asks for the next one, so that a gang of thousands does not hold up everybody: the cluster
+    goes on meanwhile, and what was decided in earlier turns is judged again at the end. It ends with the member at
+    which it is more work than it may be.
 
     Args:
         snapshot: the cluster.
@@ -176,7 +180,8 @@ def _search_domains(snapshot: Snapshot, gang: Gang, topology: GangTopology, rest
     if topology.is_scored:
         return (yield from _best_scored(snapshot, gang, domains, rest))
     best, cluster = GangDecision(gang, ()), snapshot
-    for tried, domain in enumerate(islice(domains, _DOMAINS_TRIED), 1):
+    # All at once: the search is of the cluster as it is before the first question.
+    for tried, domain in enumerate(list(islice(domains, _DOMAINS_TRIED)), 1):
         attempt = _GangAttempt(cluster, gang, domain, *rest)
         decision = replace((yield from attempt.run()), domains=domains.beside(domain))
         if tried == 1 or len(decision.placed) > len(best.placed) or attempt.ended:
@@ -203,21 +208,28 @@ def _best_scored(snapshot: Snapshot, gang: Gang, domains: DomainSearch, rest: _R
     (podGroupSchedulingPlacementAlgorithm of 1.37); chance decides among equals. A domain without need not be scored."""
     pods, runner_of, rng, *_ = rest
     cluster, tried, feasible = snapshot, [], []
-    for domain in domains.all():
+    for domain in list(domains.all()):
         attempt = _GangAttempt(cluster, gang, domain, *rest)
         decision = replace((yield from attempt.run()), domains=domains.beside(domain))
         if decision.error or decision.over_budget:
             return decision
         tried.append(decision)
         if len(decision.placed) >= gang.missing:
-            feasible.append((decision, attempt.rate(runner_of(pods[0]))))
+            feasible.append((decision, attempt.rate(runner_of(pods[0])), attempt.cluster))
         cluster = attempt.cluster
-    if len(feasible) < 2:
-        return feasible[0][0] if feasible else tried[0]
-    most = max(gang.placed + len(decision.placed) for decision, _ in feasible)
-    totals = [rate + (gang.placed + len(decision.placed)) * 100 // most for decision, rate in feasible]
-    ties = [decision for (decision, _), total in zip(feasible, totals, strict=True) if total == max(totals)]
-    return ties[int(rng.random() * len(ties))]
+    best = tried[0]
+    while feasible:
+        most = max(gang.placed + len(decision.placed) for decision, _, _ in feasible)
+        totals = [rate + (gang.placed + len(decision.placed)) * 100 // most for decision, rate, _ in feasible]
+        ties = [index for index, total in enumerate(totals) if total == max(totals)]
+        chosen = ties[int(rng.random() * len(ties))] if len(feasible) > 1 else 0
+        best, _, decided_on = feasible.pop(chosen)
+        if decided_on is cluster:
+            break
+        best = _GangAttempt(cluster, gang, best.domain, *rest).judge(best)
+        if len(best.placed) >= gang.missing:
+            break
+    return best
 
 
 class _GangAttempt:
@@ -256,20 +268,28 @@ class _GangAttempt:
         self._on_decision = on_decision
         self._placements: dict[str, Placement] = {}
         self._placed_after: dict[str, int] = {}
-        """UIDs of the placed members, in order, and how many answers there were by then."""
+        """UIDs of the placed members, in order, and the number of the view on which each was decided."""
+        self._views = 0
         self._answers = 0
         self._times_asked: Counter[str] = Counter()
         self._silent: set[int] = set()
         self._slice_level: Level | None = None
         self._slice_ranks: dict[tuple[str, ...], RowArray] = {}
-        self._slice_answers = 0
-        """How many answers there were when the domains of slices were looked up."""
+        self._slice_view = 0
+        """Number of the view on which the domains of slices were looked up."""
         self.ended = False
 
     @property
     def asked(self) -> bool:
         """Whether an extender was."""
         return self._answers > 0
+
+    def judge(self, decision: GangDecision) -> GangDecision:
+        """Return what is left of a decision that was made on an earlier view."""
+        self._placements = {placement.pod.uid: placement for placement in decision.placements}
+        self._placed_after = {placement.pod.uid: -1 for placement in decision.placed}
+        self._lose_changed_nodes()
+        return replace(decision, placements=tuple(self._placements.values()))
 
     def rate(self, runner: ProfileRunner) -> int:
         """Return the weighted sum of what plugins say of the domain with the members that are placed."""
@@ -323,9 +343,9 @@ class _GangAttempt:
                 self._enough = enough
 
     def _place_slice(self, topology: GangTopology, part: GangSlice, pods: Sequence[PodInfo]) -> Asking[None]:
-        if self._slice_level is None or self._answers != self._slice_answers:
+        if self._slice_level is None or self._views != self._slice_view:
             level = level_of(self._overlay, _slice_keys(topology), ())
-            self._slice_level, self._slice_ranks, self._slice_answers = level, {}, self._answers
+            self._slice_level, self._slice_ranks, self._slice_view = level, {}, self._views
         level = self._slice_level.with_nodes(self._overlay, part.nodes)
         rest = (_equivalence_key, self._runner_of, self._rng, self._work, None, self._slice_ranks)
         try:
@@ -335,7 +355,7 @@ class _GangAttempt:
             self._note(pods[0], self._too_much(pods[0], error))
             return
         outer = self._domain
-        for tried, domain in enumerate(islice(domains, _DOMAINS_TRIED), 1):
+        for tried, domain in enumerate(list(islice(domains, _DOMAINS_TRIED)), 1):
             self._domain = domain
             self._overlay.narrow(domain.rows(self._overlay))
             answers, before = self._answers, len(self._placed_after)
@@ -362,6 +382,9 @@ class _GangAttempt:
                     break
                 if self._times_asked[pod.uid] == _TIMES_ASKED:
                     continue
+                if self._work.turn_is_over is not None and self._work.turn_is_over():
+                    yield from self._wait_for_turn()
+                    rejected.clear()
                 key = _equivalence_key(pod)
                 equal = rejected.get(key)
                 if equal is not None:
@@ -401,11 +424,16 @@ class _GangAttempt:
             self._on_decision(self._overlay, placement)
         if placement.node is not None:
             self._overlay.add_pod(pod, self._overlay.row(placement.node))
-            self._placed_after[pod.uid] = self._answers
+            self._placed_after[pod.uid] = self._views
         elif BUDGET_REJECTOR in placement.rejectors or (placement.code is Code.ERROR and not self._tries_again):
             self.ended = True
 
-    # Extenders ------------------------------------------------------------------------------------------------------
+    # The cluster goes on --------------------------------------------------------------------------------------------
+
+    def _wait_for_turn(self) -> Asking[None]:
+        holds = ((self._placements[uid].pod, self._placements[uid].node) for uid in self._placed_after)
+        answered = yield TurnQuestion(tuple((pod, node) for pod, node in holds if node is not None))
+        self._take_over(answered)
 
     def _decide(self, pod: PodInfo) -> Asking[Placement]:
         runner = self._runner_of(pod)
@@ -446,9 +474,8 @@ class _GangAttempt:
                 extenders.append(replace(extender, prioritize_verb=""))
         return extenders
 
-    def _resume(self, answered: Answered, question: Question) -> None:
-        """Take the cluster as it is now, with the members placed so far on it."""
-        assert isinstance(answered.view, Snapshot)
+    def _resume(self, answered: Answered, question: Question | TurnQuestion) -> None:
+        """Take an extender's answer."""
         self._answers += 1
         answer = answered.answer
         if isinstance(answer, FilterAnswer) and isinstance(question, FilterQuestion) and answer.unanswered:
@@ -456,6 +483,12 @@ class _GangAttempt:
             self.ended = self.ended or not question.extender.ignorable
         elif isinstance(answer, PrioritizeAnswer):
             self._silent.update(extender.index for extender in answer.unanswered)
+        self._take_over(answered)
+
+    def _take_over(self, answered: Answered) -> None:
+        """Take the cluster as it is now, with the members placed so far on it."""
+        assert isinstance(answered.view, Snapshot)
+        self._views += 1
         self.cluster = answered.view
         self._overlay = self._without_members()
         for uid in self._placed_after:
@@ -465,38 +498,37 @@ class _GangAttempt:
                 self._overlay.add_pod(placement.pod, row)
 
     def _lose_changed_nodes(self) -> bool:
-        """Filter each placed member's node once more, as the cluster went on while extenders were asked about later
-        members; true where some do not fit there any more, and have no node now."""
-        if all(answers == self._answers for answers in self._placed_after.values()):
+        """Judge each placed member's node once more, as the cluster went on while later members were decided; true
+        where some do not fit there any more, and have no node now."""
+        if all(view == self._views for view in self._placed_after.values()):
             return False
         self._overlay = self._without_members()
+        rows = self._overlay.candidates
         placed, self._placed_after = self._placed_after, {}
-        for uid, answers in placed.items():
+        for uid, view in placed.items():
             placement = self._placements[uid]
-            current = placement if answers == self._answers else self._filtered_again(placement)
+            current = placement if view == self._views else self._judged_again(placement, rows)
             self._placements[uid] = current
             if current.node is not None:
                 self._overlay.add_pod(current.pod, self._overlay.row(current.node))
-                self._placed_after[uid] = self._answers
+                self._placed_after[uid] = self._views
+        self._overlay.narrow(rows)
         return len(self._placed_after) < len(placed)
 
-    def _filtered_again(self, placement: Placement) -> Placement:
-        """Return a placement with what plugins prepare for Reserve from the cluster as it is now."""
-        pod, runner = placement.pod, self._runner_of(placement.pod)
-        assert placement.node is not None
-        if runner.timing is not None:
-            runner.timing.begin()
-        state = CycleState(self._rng, runner.timing, self._work)
-        reason: str | PluginError = f"node {placement.node} changed while extenders were asked about other members"
-        try:
-            outcome = runner.run_pre_filter(state, pod, self._overlay)
-            if len(filter_all(self._overlay, pod, runner, state, outcome, (placement.node,)).rows):
-                return replace(placement, state=state)
-        except OverBudgetError as error:
-            return rejected(self._overlay, pod, state, too_much_work(self._overlay, state, error), placement.load_ages)
-        except PluginError as error:
-            reason = error
-        return failed(self._overlay, pod, state, reason, placement.load_ages)
+    def _judged_again(self, placement: Placement, rows: RowArray) -> Placement:
+        """Return a placement with what plugins prepare for Reserve from the cluster as it is now; `rows` are those of
+        the domain."""
+        pod, node = placement.pod, placement.node
+        assert node is not None
+        self._overlay.narrow(rows[rows == self._overlay.row(node)])
+        asking = decide(self._overlay, pod, self._runner_of(pod), FIRST_OF_EQUALS, work=self._work)
+        current = conclude(asking)
+        if current.node is not None:
+            return placement.prepared_by(current)
+        if current.code is Code.ERROR or BUDGET_REJECTOR in current.rejectors:
+            return current
+        reason = f"node {node} changed while other members were decided"
+        return failed(self._overlay, pod, current.state, reason, placement.load_ages)
 
 
 def _equivalence_key(pod: PodInfo) -> tuple[object, ...]:
@@ -638,7 +670,8 @@ def gang_message(decision: GangDecision, own: str | None = None, members: int | 
         if decision.error:
             return own or f"failed to schedule other pod from a pod group: {decision.error}"
         untried = max(0, (members or 0) - len(decision.placements))
-        return own or gang.held_back(gang.placed + len(decision.placed), untried, decision.domains)
+        fit, failed = gang.placed + len(decision.placed), len(decision.unplaced)
+        return own or gang.held_back(fit, failed, untried, decision.domains)
     fit = gang.placed + len(decision.placed)
     members = gang.placed + len(decision.placements)
     if decision.obstacle:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from scheduler.core.feasible import FeasibleNodes
 from scheduler.framework import Code, CodeArray, CycleState, Diagnosis, NodeCodes, PluginError, PodInfo
@@ -63,6 +64,12 @@ class Placement(Struct):
     def counters(self) -> Mapping[str, int]:
         """Return what plugins counted, for metrics."""
         return self.state.counters
+
+    def prepared_by(self, decision: "Placement") -> "Placement":
+        """Return this placement with what plugins prepared for Reserve in a later decision for the same node. What they
+        counted stays: it was not scored again."""
+        decision.state.counters = self.state.counters
+        return replace(self, state=decision.state)
 
     def node_codes(self, snapshot: Snapshot) -> NodeCodes:
         """Return every node's status code: what PostFilter chooses candidates from.

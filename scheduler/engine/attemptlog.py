@@ -147,6 +147,11 @@ class AttemptLog:
         if self._history is not None:
             self._history.not_tried(queued.pod.uid)
 
+    def remarked(self, uid: str, remark: str) -> None:
+        """There is more to know of the decision about a pod that is being bound."""
+        if self._history is not None:
+            self._history.remarked(uid, remark)
+
     def failed(self, queued: QueuedPod, failure: AttemptFailure, queue: str) -> None:
         """An attempt ended without a node; the pod waits in this queue now, or is gone where that is ""."""
         if self._traces is not None:

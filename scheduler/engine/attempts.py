@@ -175,6 +175,7 @@ class AttemptPipeline:
         *,
         decide_now: DecideGang | None = None,
         before_reserve: Callable[[Placement], None] = lambda placement: None,
+        turn_is_over: Callable[[], bool] | None = None,
     ) -> Asking[GangReservation]:
         """Reserve nodes for as many members as the gang lacks, or for none.
 
@@ -183,8 +184,9 @@ class AttemptPipeline:
             pods: the members to place, in queue order.
             decide_now: called instead of `decide_gang`, by a caller that measures it.
             before_reserve: called for each member that was given a node, before it is assumed there.
+            turn_is_over: tells when others are to be decided; None where it is done in one go.
         """
-        work = Work(GANG_UNITS)
+        work = Work(GANG_UNITS, turn_is_over)
         decide_members = decide_now or self.decide_gang
         reserved: list[tuple[Placement, PermitOutcome]] = []
 
@@ -211,7 +213,9 @@ class AttemptPipeline:
         return GangReservation(decision, tuple(reserved), work)
 
     def run_gang_post_filters(self, gang: Gang, pods: Sequence[PodInfo], work: Work) -> GangPostFilterOutcome:
-        """Look for pods to preempt, for a gang of which too few members fit; `work` is that of the attempt."""
+        """Look for pods to preempt, for a gang of which too few members fit, in one go; `work` is that of the
+        attempt."""
+        work.turn_is_over = None
         runner = self.runner_of(pods[0])
         timing = runner.timing
         began = 0.0 if timing is None else timing.now()

@@ -32,6 +32,7 @@ from scheduler.engine.gangs import BindingAttempt, GangOutcome, Gangs
 from scheduler.engine.handle import EngineHandle
 from scheduler.engine.nominating import BindingNominations
 from scheduler.engine.timing import STATUS, AttemptCounts, ProfileTiming
+from scheduler.engine.turns import GangTurns
 from scheduler.engine.waiting import WaitingPods
 from scheduler.framework import (
     ASSIGNED_POD_DELETE,
@@ -45,6 +46,7 @@ from scheduler.framework import (
     Gang,
     PodInfo,
     Status,
+    TurnQuestion,
     failure,
 )
 from scheduler.observe import LoopWatchdog, Metrics
@@ -120,10 +122,9 @@ class SchedulingCycle:
         self._bindings: set[asyncio.Task[None]] = set()
         self._gangs = Gangs(attempts, queue, waiting, metrics, attempt_log)
         self._asking_attempts = (
-            None
-            if extenders is None
-            else AskingAttempts(attempts, extenders, queue, pending, self._gangs, may_schedule, self)
+            None if extenders is None else AskingAttempts(attempts, extenders, pending, self._gangs, may_schedule, self)
         )
+        self._turns = GangTurns(attempts, queue, self._gangs, pending, attempt_log, self)
         self._nominations = BindingNominations(handles, pending, failures)
 
     def wake(self) -> None:
@@ -146,6 +147,8 @@ class SchedulingCycle:
         while True:
             self.keep_alive()
             more = self._may_schedule() and self._run_slice()
+            if not self._may_schedule():
+                self._turns.give_back()
             if self._asking is not None and self._asking_attempts is not None:
                 attempt, self._asking = self._asking, None
                 await self._asking_attempts.finish(attempt, FLUSH_SECONDS)
@@ -194,16 +197,18 @@ class SchedulingCycle:
 
     def _run_slice(self) -> bool:
         """Decide for some 20 ms; returns whether there is more to do right away."""
+        if self._turns.take_turn():
+            return True
         end = time.perf_counter() + SLICE_SECONDS
         while self._has_room_for_binding():
             queued = self._queue.pop()
             if queued is None:
-                return False
+                return self._turns.under_way
             self._attempt_safely(queued)
             if self._asking is not None or time.perf_counter() > end:
                 return True
         # Full: the next binding that ends wakes the loop.
-        return False
+        return self._turns.under_way
 
     def _has_room_for_binding(self) -> bool:
         """Tell whether one more binding may begin. Those that wait for permission or for their volumes do not count:
@@ -245,6 +250,9 @@ class SchedulingCycle:
             # extender is asked about it.
             self._queue.done(pod.uid)
             return
+        if self._gangs.forms_gang(pod) and self._queue.takes_back(queued):
+            # Its gang is gone since, or lacks members.
+            return
         if self._log.follows_beginnings:
             self._log.begin(queued, started)
         if self._state.node_count == 0:
@@ -259,13 +267,19 @@ class SchedulingCycle:
         # Only now, so that the share of measured attempts is one of attempts that ask plugins.
         self._timings[pod.scheduler_name].begin_attempt()
         gang = self._gangs.gang_to_place(pod)
+        if self._turns.comes_later(queued, gang):
+            return
         members = [queued] if gang is None else self._gangs.take_members(queued, gang)
         steps = self._place(queued, started) if gang is None else self._place_gang(queued, members, gang, started)
         try:
             question = next(steps)
         except StopIteration:
             return
-        self._asking = AskingAttempt(members, gang, steps, question, started)
+        attempt = AskingAttempt(members, gang, steps, question, started)
+        if isinstance(question, TurnQuestion):
+            self._turns.begin(attempt)
+        else:
+            self._asking = attempt
 
     def _place(self, queued: QueuedPod, started: float) -> Asking[None]:
         snapshot = self._attempts.snapshot()
@@ -273,6 +287,10 @@ class SchedulingCycle:
         if self._attempts.extenders:
             # The cluster went on while they were asked.
             snapshot = self._attempts.snapshot()
+        beside = self._turns.beside(queued, placement)
+        if beside is None:
+            return
+        placement = beside
         self._note_decision(snapshot, placement, started)
         if placement.node is not None:
             self._reserve(queued, placement, started)
@@ -285,7 +303,12 @@ class SchedulingCycle:
             self._reject(queued, placement, outcome, started)
 
     def _place_gang(self, queued: QueuedPod, members: Sequence[QueuedPod], gang: Gang, started: float) -> Asking[None]:
-        outcome = yield from self._gangs.attempt(queued, members, gang, started)
+        turn_is_over = None
+        if self._turns.may_begin(members):
+            turn_is_over = self._turns.is_over
+            self._turns.begin_turn()
+        outcome = yield from self._gangs.attempt(queued, members, gang, started, turn_is_over)
+        self._turns.record(gang, outcome)
         self.settle_gang(outcome, started)
 
     def _note_decision(self, snapshot: Snapshot, placement: Placement, started: float) -> None:
@@ -329,11 +352,21 @@ class SchedulingCycle:
         for member, reason in outcome.rejected:
             self._handle_failure(member, started, reason)
         for member in outcome.untried:
-            member.pod = self._pending.get(member.pod.uid, member.pod)
-            self._log.not_tried(member)
-            self._queue.put_back(member)
+            self.put_back(member)
         for attempt in outcome.placed:
             self._start_binding(attempt)
+
+    def put_back(self, queued: QueuedPod) -> None:
+        """Requeue a pod as if it had not been popped, if it still waits for a node."""
+        uid = queued.pod.uid
+        latest = self._pending.get(uid)
+        self._log.not_tried(queued)
+        if latest is None:
+            self._queue.done(uid)
+            self._state.nominator.remove(uid)
+        else:
+            queued.pod = latest
+            self._queue.put_back(queued)
 
     # Binding --------------------------------------------------------------------------------------------------------
 
@@ -476,8 +509,10 @@ class SchedulingCycle:
             self._state.nominator.remove(pod.uid)
             self._log.failed(queued, failure, "")
             return
-        queued.pod = latest
-        target = self._queue.add_unschedulable(queued, rejectors=failure.rejectors, pending=failure.pending)
+        queued.pod, queued.entity_size = latest, failure.entity_size
+        target = self._queue.add_unschedulable(
+            queued, rejectors=failure.rejectors, pending=failure.pending, requeue=failure.requeue
+        )
         self._log.failed(queued, failure, target)
         # In memory at once: until the watch brings it back, others must not take the room that is being made.
         nominated = failure.nominated_node

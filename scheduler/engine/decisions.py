@@ -184,6 +184,14 @@ class DecisionHistory:
         if record is not None and not record.attempt:
             self._drop(record)
 
+    def remarked(self, uid: str, remark: str) -> None:
+        """There is more to know of the decision about a pod that is being bound."""
+        record = self._latest.get(uid)
+        if record is not None and not record.attempt:
+            before = record.size
+            record.message = f"{record.message}; {remark}"[:MAX_MESSAGE] if record.message else remark
+            self._bytes += record.measure() - before
+
     def post_filtered(self, pod: PodInfo, outcome: PostFilterOutcome) -> None:
         """Preemption was tried for a pod that fits nowhere."""
         record = self._latest.get(pod.uid)

@@ -27,9 +27,11 @@ from scheduler.framework import (
     PodInfo,
     Question,
     Status,
+    TurnQuestion,
     failure,
+    to_extender,
 )
-from scheduler.state import QueuedPod, SchedulingQueue
+from scheduler.state import QueuedPod
 
 MAX_GANG_SECONDS: Final = 60.0
 """How long an attempt at a gang may ask."""
@@ -49,7 +51,7 @@ class AskingAttempt(Struct, frozen=True):
     members: Sequence[QueuedPod]
     gang: Gang | None
     steps: Asking[None]
-    question: Question
+    question: Question | TurnQuestion
     started: float
 
 
@@ -64,6 +66,10 @@ class AttemptOwner(Protocol):
         """Report an unexpected failure."""
         ...
 
+    def put_back(self, queued: QueuedPod) -> None:
+        """Requeue a pod that was not tried."""
+        ...
+
     def keep_alive(self) -> None:
         """Do what a round of the scheduling loop does beside attempts."""
         ...
@@ -73,7 +79,7 @@ class AskingAttempts:
     """Finishes such attempts, one at a time. Methods run on the scheduling loop.
 
     Args:
-        attempts, queue, pending, gangs, may_schedule: of the scheduling cycle, which is the owner.
+        attempts, pending, gangs, may_schedule: of the scheduling cycle, which is the owner.
         extenders: who is asked.
     """
 
@@ -81,7 +87,6 @@ class AskingAttempts:
         self,
         attempts: AttemptPipeline,
         extenders: Extenders,
-        queue: SchedulingQueue,
         pending: Mapping[str, PodInfo],
         gangs: Gangs,
         may_schedule: Callable[[], bool],
@@ -89,7 +94,6 @@ class AskingAttempts:
     ) -> None:
         self._attempts = attempts
         self._extenders = extenders
-        self._queue = queue
         self._pending = pending
         self._gangs = gangs
         self._may_schedule = may_schedule
@@ -119,7 +123,7 @@ class AskingAttempts:
             while True:
                 answer: Answer | ExtenderError
                 try:
-                    answer = await self._extenders.ask(question)
+                    answer = await self._extenders.ask(to_extender(question))
                 except ExtenderError as error:
                     answer = error
                 if not self._may_schedule() or (attempt.gang is None and not self._are_pending(attempt)):
@@ -149,8 +153,8 @@ class AskingAttempts:
 
     def _gang_failure(self, gang: Gang, attempt: AskingAttempt, is_late: bool) -> str:
         """Return why an attempt at a gang ends before it is through; "" where it goes on."""
-        if not self._are_pending(attempt) or not self._gangs.is_unchanged(gang, attempt.members):
-            return "it changed while extenders were asked about its members"
+        if change := self._gangs.change_of(gang, attempt.members, self._pending):
+            return change
         return f"asking extenders about its members took more than {MAX_GANG_SECONDS:g} s" if is_late else ""
 
     def _return_untried(self, attempt: AskingAttempt) -> None:
@@ -158,13 +162,7 @@ class AskingAttempts:
         more."""
         attempt.steps.close()
         for queued in attempt.members:
-            uid = queued.pod.uid
-            if uid in self._pending:
-                queued.pod = self._pending[uid]
-                self._queue.put_back(queued)
-            else:
-                self._queue.done(uid)
-                self._attempts.state.nominator.remove(uid)
+            self._owner.put_back(queued)
 
 
 _PAUSES: Final = (0.05, 0.1, 0.25, 0.5, 1.0)

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from scheduler.engine.handle import EngineHandle
 from scheduler.framework import SUCCESS, PodInfo, Status
 from scheduler.kube.primitives import format_seconds
+from scheduler.state import Requeue
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
@@ -51,6 +52,8 @@ class AttemptFailure(NamedTuple):
         rejectors: plugins whose events may help the pod; without any it comes back after its backoff.
         pending: those of them that wait for something outside of the scheduler.
         nominated_node: "" clears the pod's nomination, None leaves it as it is.
+        requeue: what happens to the pod without an event.
+        entity_size: how many pods were tried with it, where the queue treats them as one; else 0.
     """
 
     message: str
@@ -58,6 +61,8 @@ class AttemptFailure(NamedTuple):
     rejectors: frozenset[str] = frozenset()
     pending: frozenset[str] = frozenset()
     nominated_node: str | None = ""
+    requeue: Requeue = Requeue.SKIP
+    entity_size: int = 0
 
 
 class _Written(NamedTuple):

@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import structlog
 from msgspec import Struct, field
@@ -49,7 +49,7 @@ from scheduler.framework import (
     unschedulable,
 )
 from scheduler.observe import Metrics
-from scheduler.state import QueuedPod, SchedulingQueue, Snapshot
+from scheduler.state import QueuedPod, Requeue, SchedulingQueue, Snapshot
 
 _RETRIES_AT_ONCE: Final = 5
 """How often in a row a member comes back without back-off. During a back-off other pods may take its room, and the
@@ -70,6 +70,7 @@ class ReservedGang(Struct, eq=False):
         ready: those of them that may be bound.
         bound: UIDs of members that were.
         binding: enough members are ready: Bindings may have been written.
+        is_entity: none of them waits for the others.
     """
 
     name: str
@@ -82,6 +83,7 @@ class ReservedGang(Struct, eq=False):
     ready: set[str] = field(default_factory=set)
     bound: set[str] = field(default_factory=set)
     binding: bool = False
+    is_entity: bool = False
 
     @property
     def members_on_nodes(self) -> int:
@@ -188,13 +190,17 @@ class Gangs:
         for plugins in self._plugins.values():
             yield from (plugin for plugin in plugins if own is not None and plugin.name == own.name)
 
-    def is_unchanged(self, gang: Gang, members: Sequence[QueuedPod]) -> bool:
-        """Tell whether a gang is still as an attempt at its members found it; nodes that they hold do not count."""
+    def change_of(self, gang: Gang, members: Sequence[QueuedPod], pending: Mapping[str, PodInfo]) -> str:
+        """Return what became of a gang since an attempt at its members began; "" where all of them wait still, and it
+        needs as many. Nodes that they hold do not count."""
         pod = members[0].pod
         plugin = self._plugin_of(pod)
         now = plugin.gang_of(pod) if plugin is not None else None
         held = sum(self._attempts.state.is_assumed(member.pod.uid) for member in members)
-        return now is not None and (now.minimum, now.placed - held) == (gang.minimum, gang.placed)
+        is_unchanged = now is not None and (now.minimum, now.placed - held) == (gang.minimum, gang.placed)
+        if is_unchanged and all(member.pod.uid in pending for member in members):
+            return ""
+        return "it changed while its members were decided"
 
     # Deciding -------------------------------------------------------------------------------------------------------
 
@@ -204,6 +210,7 @@ class Gangs:
         members: Sequence[QueuedPod],
         gang: Gang,
         started: float,
+        turn_is_over: Callable[[], bool] | None = None,
     ) -> Asking[GangOutcome]:
         """Reserve nodes for the gang of a pod that was popped, or for none of it.
 
@@ -212,22 +219,28 @@ class Gangs:
             members: all that left the queue (`take_members`).
             gang: the gang as it is now.
             started: `time.perf_counter` when the attempt began.
+            turn_is_over: tells when others are to be decided; None where the gang is decided in one go.
         """
         if (message := self._given_up.message(gang, len(members))) is not None:
             return GangOutcome(over_budget(members, message))
         by_uid = {queued.pod.uid: queued for queued in members}
         pods = [queued.pod for queued in members]
+        if gang.problem_of is not None and (problem := gang.problem_of(pods)):
+            self._publish(head.pod, failure(problem, plugin=self._plugin_name(head.pod)))
+            return GangOutcome(_alike(members, AttemptFailure(problem, SCHEDULER_ERROR, entity_size=len(members))))
         if self._log.follows_beginnings:
             for queued in members:
                 if queued is not head:
                     self._log.begin(queued, started)
         try:
-            reservation = yield from self._attempts.reserve_gang(gang, pods, decide_now=self._decide)
+            reservation = yield from self._attempts.reserve_gang(
+                gang, pods, decide_now=self._decide, turn_is_over=turn_is_over
+            )
         except Exception as error:
             # The members have left the queue: they must come back, each with its backoff.
             log.exception("an attempt failed unexpectedly", gang=gang.name)
             reason = AttemptFailure(f"the attempt raised {type(error).__name__}: {error}"[:500], SCHEDULER_ERROR)
-            return GangOutcome([(queued, reason) for queued in members])
+            return GangOutcome(_alike(members, reason))
         decision = reservation.decision
         plugin_name = self._plugin_name(head.pod)
         if not reservation.reserved:
@@ -247,22 +260,30 @@ class Gangs:
             return GangOutcome((), [queued for queued in members if queued.pod.uid not in reserved.reserved], placed)
         unplaced = {placement.pod.uid for placement in decision.unplaced}
         tried = {placement.pod.uid for placement in decision.placements}
-        return GangOutcome(
-            self._failures_of(plugin_name, [queued for queued in members if queued.pod.uid in unplaced], decision),
-            [queued for queued in members if queued.pod.uid not in tried],
-            placed,
+        rejected = self._failures_of(
+            plugin_name, [queued for queued in members if queued.pod.uid in unplaced], decision
         )
+        if gang.is_entity:
+            # What they lack may be made by preemption, for all of them together.
+            rejected = [(queued, each._replace(requeue=Requeue.IMMEDIATELY)) for queued, each in rejected]
+        return GangOutcome(rejected, [queued for queued in members if queued.pod.uid not in tried], placed)
 
     def _plugin_name(self, pod: PodInfo) -> str:
         plugin = self._plugin_of(pod)
         assert plugin is not None
         return plugin.name
 
-    def _report(self, pod: PodInfo, outcome: Status, started: float) -> None:
+    def _publish(self, pod: PodInfo, outcome: Status) -> bool:
+        """Have the plugin publish what became of a gang; False where it does not."""
         plugin = self._plugin_of(pod)
         if not isinstance(plugin, GangReporter):
-            return
+            return False
         plugin.report_gang(pod, outcome)
+        return True
+
+    def _report(self, pod: PodInfo, outcome: Status, started: float) -> None:
+        if not self._publish(pod, outcome):
+            return
         result = "scheduled" if outcome.is_success else "unschedulable" if outcome.is_rejection else "error"
         self._metrics.pod_group_tried(result, pod.scheduler_name, time.perf_counter() - started)
 
@@ -315,8 +336,7 @@ class Gangs:
             plugin.gang_failed(members[0].pod)
         self._report(members[0].pod, failure(reason), started)
         self._metrics.gangs.labels("rejected").inc()
-        failed = AttemptFailure(f"{gang.name}: {reason}", SCHEDULER_ERROR)
-        return GangOutcome([(queued, failed) for queued in members])
+        return GangOutcome(_alike(members, AttemptFailure(f"{gang.name}: {reason}", SCHEDULER_ERROR)))
 
     def _decide(self, gang: Gang, pods: Sequence[PodInfo], enough: int, work: Work) -> Asking[GangDecision]:
         began = time.perf_counter()
@@ -339,7 +359,7 @@ class Gangs:
         for pod in gang.waiting:
             if pod.uid != head.pod.uid and (queued := self._queue.take(pod.uid)) is not None:
                 members.append(queued)
-        return sorted(members, key=self._queue.order if gang.tries is MemberTries.UNTIL_ENOUGH else _upstream_order)
+        return sorted(members, key=_UPSTREAM.get(gang.tries, self._queue.order))
 
     def _reserve(self, pod: PodInfo, gang: Gang) -> ReservedGang:
         reserved = self._reserved.get(gang.name)
@@ -349,7 +369,9 @@ class Gangs:
             # A member that comes later than it should still needs some time to be bound.
             deadline = since + gang.timeout if now < since + gang.timeout else now + gang.timeout
             plugin = self._plugin_name(pod)
-            reserved = ReservedGang(gang.name, plugin, gang.minimum, gang.placed, since, deadline)
+            reserved = ReservedGang(
+                gang.name, plugin, gang.minimum, gang.placed, since, deadline, is_entity=gang.is_entity
+            )
             self._reserved[gang.name] = reserved
         return reserved
 
@@ -401,7 +423,7 @@ class Gangs:
                 status = await self._waiting.pre_bind(runner, attempt.placement.state, attempt.pod, attempt.node)
         except TimeoutError:
             return unschedulable("it was not ready to be bound in time", plugin=gang.plugin)
-        if not status.is_success:
+        if not status.is_success or gang.is_entity:
             return status
         uid = attempt.pod.uid
         gang.ready.add(uid)
@@ -449,6 +471,8 @@ class Gangs:
         gang.reserved.discard(attempt.pod.uid)
         count = gang.members_on_nodes
         self._end_binding(gang, attempt.pod)
+        if gang.is_entity:
+            return reason
         text = f"{gang.name}: {count} members hold nodes, minMember is {gang.minimum}, this one gave up its node"
         return f"{text}: {reason}"
 
@@ -457,7 +481,7 @@ class Gangs:
         gang = attempt.gang
         return (
             gang is not None
-            and gang.members_on_nodes > 0
+            and (gang.members_on_nodes > 0 or gang.is_entity)
             and self._monotonic() < gang.deadline
             and attempt.queued.consecutive_errors <= _RETRIES_AT_ONCE
         )
@@ -480,10 +504,26 @@ class Gangs:
             plugin.gang_settled(pod)
 
 
-def _upstream_order(queued: QueuedPod) -> tuple[int, float, str]:
-    """Return what kube-scheduler sorts the members of a PodGroup by; the last part settles what it leaves open."""
+def _by_first_attempt(queued: QueuedPod) -> tuple[int, float, str]:
+    """Return what kube-scheduler 1.36 sorts the members of a PodGroup by; the last part settles what it leaves open."""
     first = queued.initial_attempt_at
     return (-queued.pod.priority, -math.inf if first is None else first, queued.pod.key)
+
+
+def _by_attempts(queued: QueuedPod) -> tuple[int, int, float, str]:
+    """Return what it sorts them by since 1.37."""
+    return (-queued.pod.priority, -queued.attempts, queued.timestamp, queued.pod.name)
+
+
+_UPSTREAM: Final[Mapping[MemberTries, Callable[[QueuedPod], Any]]] = {
+    MemberTries.EACH_ONCE: _by_first_attempt,
+    MemberTries.WHILE_POSSIBLE: _by_attempts,
+}
+"""The order in which members are tried, by how they are."""
+
+
+def _alike(members: Sequence[QueuedPod], reason: AttemptFailure) -> list[tuple[QueuedPod, AttemptFailure]]:
+    return [(queued, reason) for queued in members]
 
 
 def _nominated(failure: AttemptFailure, queued: QueuedPod, outcome: GangPostFilterOutcome) -> AttemptFailure:
@@ -501,9 +541,11 @@ def _upstream_failures(
 ) -> list[tuple[QueuedPod, AttemptFailure]]:
     """Return why members have no node, in kube-scheduler's words.
 
-    kube-scheduler tries such a gang again after each backoff. Here it waits for an event that may help: what helps one
-    member may make room for another, so each waits for what any of them lacks.
+    kube-scheduler tries such a gang again after each backoff, as is done here with one that is an entity of the queue.
+    Any other waits for an event that may help: what helps one member may make room for another, so each waits for what
+    any of them lacks.
     """
+    requeue = Requeue.AFTER_BACKOFF if decision.gang.is_entity else Requeue.SKIP
     unplaced = {placement.pod.uid: placement for placement in decision.unplaced}
     rejectors = frozenset({plugin}).union(*(placement.rejectors for placement in decision.unplaced))
     failed = bool(decision.error)
@@ -513,14 +555,19 @@ def _upstream_failures(
     for queued in members:
         placement = unplaced.get(queued.pod.uid)
         own = placement.message if placement is not None and (placement.code is Code.ERROR or not failed) else None
-        message = gang_message(decision, own, len(members))
-        if placement is None and gives_up_early and (outcome.result is not None or queued.pod.uid not in tried):
-            message = message.removeprefix(f"{GROUP_UNSCHEDULABLE}, ")
-        if placement is None and outcome.message and queued.pod.uid in tried:
-            message += f", {outcome.message}"
+        if own is None and decision.gang.of_members is not None:
+            message = decision.gang.of_members(failed)
+        else:
+            message = gang_message(decision, own, len(members))
+            if placement is None and gives_up_early and (outcome.result is not None or queued.pod.uid not in tried):
+                message = message.removeprefix(f"{GROUP_UNSCHEDULABLE}, ")
+            if placement is None and outcome.message and queued.pod.uid in tried:
+                message += f", {outcome.message}"
         # Without rejectors the pod comes back after its backoff: no event tells when an error is over.
         reason, woken_by = (SCHEDULER_ERROR, frozenset[str]()) if failed else (UNSCHEDULABLE, rejectors)
-        rejected.append((queued, _nominated(AttemptFailure(message, reason, woken_by), queued, outcome)))
+        size = len(members) if decision.gang.is_entity else 0
+        failure_of_member = AttemptFailure(message, reason, woken_by, requeue=requeue, entity_size=size)
+        rejected.append((queued, _nominated(failure_of_member, queued, outcome)))
     return rejected
 
 
@@ -562,5 +609,4 @@ class GivenUpGangs:
 def over_budget(members: Sequence[QueuedPod], message: str) -> list[tuple[QueuedPod, AttemptFailure]]:
     """Return the failures of the members of a gang that was given up. No event wakes them: each that wakes one would
     have all of them tried again."""
-    failure = AttemptFailure(message, UNSCHEDULABLE, frozenset({BUDGET_REJECTOR}))
-    return [(queued, failure) for queued in members]
+    return _alike(members, AttemptFailure(message, UNSCHEDULABLE, frozenset({BUDGET_REJECTOR})))

@@ -25,6 +25,7 @@ from scheduler.framework.clocks import (
 )
 from scheduler.framework.cycle import (
     ATTEMPT_UNITS as ATTEMPT_UNITS,
+    FIRST_OF_EQUALS as FIRST_OF_EQUALS,
     GANG_UNITS as GANG_UNITS,
     OVER_BUDGET as OVER_BUDGET,
     PODS_TO_ACTIVATE as PODS_TO_ACTIVATE,
@@ -82,9 +83,11 @@ from scheduler.framework.extenders import (
     PrioritizeAnswer as PrioritizeAnswer,
     PrioritizeQuestion as PrioritizeQuestion,
     Question as Question,
+    TurnQuestion as TurnQuestion,
     Victims as Victims,
     conclude as conclude,
     configured_extenders as configured_extenders,
+    to_extender as to_extender,
 )
 from scheduler.framework.gangpreemption import (
     GangAssignment as GangAssignment,
@@ -122,6 +125,7 @@ from scheduler.framework.interface import (
     GangReporter as GangReporter,
     GangSlice as GangSlice,
     GangTopology as GangTopology,
+    HeldBack as HeldBack,
     MemberTries as MemberTries,
     ObjectReader as ObjectReader,
     PermitPlugin as PermitPlugin,

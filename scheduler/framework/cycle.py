@@ -38,13 +38,19 @@ class OverBudgetError(Exception):
 
 
 class Work:
-    """Counts the units of one attempt; of all members, where it is one at a gang."""
+    """Counts the units of one attempt; of all members, where it is one at a gang.
 
-    __slots__ = ("_charged", "done", "limit")
+    Attributes:
+        limit: `ATTEMPT_UNITS`, if not said otherwise.
+        done: units so far.
+        turn_is_over: tells an attempt that may be interrupted when others should be decided; None where it may not.
+    """
 
-    def __init__(self, limit: int | None = None) -> None:
-        """`limit`: `ATTEMPT_UNITS`, if not said otherwise."""
+    __slots__ = ("_charged", "done", "limit", "turn_is_over")
+
+    def __init__(self, limit: int | None = None, turn_is_over: Callable[[], bool] | None = None) -> None:
         self.limit = ATTEMPT_UNITS if limit is None else limit
+        self.turn_is_over = turn_is_over
         self.done = 0
         self._charged: set[Hashable] | None = None
 
@@ -112,7 +118,7 @@ class _FirstOfEquals:
         return 0.0
 
 
-_FIRST_OF_EQUALS = _FirstOfEquals()
+FIRST_OF_EQUALS = _FirstOfEquals()
 
 
 class CycleState:
@@ -134,7 +140,7 @@ class CycleState:
 
     def __init__(
         self,
-        rng: RandomSource = _FIRST_OF_EQUALS,
+        rng: RandomSource = FIRST_OF_EQUALS,
         timing: AttemptTiming | None = None,
         work: Work | None = None,
     ) -> None:

@@ -147,21 +147,39 @@ class PreemptAnswer(Struct, frozen=True):
     error: str = ""
 
 
+class TurnQuestion(Struct, frozen=True):
+    """Whose turn is it? Asked by a long attempt, so that others are decided meanwhile.
+
+    Attributes:
+        holds: pods that the attempt has placed so far, and their nodes: room that those others leave.
+    """
+
+    holds: tuple[tuple[PodInfo, str], ...]
+
+
 Question = FilterQuestion | PrioritizeQuestion | PreemptQuestion
 Answer = FilterAnswer | PrioritizeAnswer | PreemptAnswer
 """A question is answered by the answer of its name."""
 
 
 class Answered(Struct, frozen=True):
-    """What a computation is resumed with: the answer, and the cluster as it is by then. Nothing that was read from an
-    earlier view is valid any more: nodes may have gone, and rows may hold other nodes."""
+    """What a computation is resumed with: the answer, None where it had asked for its turn, and the cluster as it is by
+    then. Nothing that was read from an earlier view is valid any more: nodes may have gone, and rows may hold other
+    nodes."""
 
-    answer: Answer
+    answer: Answer | None
     view: NodeView
 
 
-Asking = Generator[Question, Answered, T]
-"""A computation that yields questions, is resumed with answers, and returns a result."""
+Asking = Generator[Question | TurnQuestion, Answered, T]
+"""A computation that yields questions, is resumed with answers, and returns a result. One that was not told when its
+turn is over (`Work`) asks extenders only."""
+
+
+def to_extender(question: Question | TurnQuestion) -> Question:
+    """Return the question of an attempt that has no turns."""
+    assert not isinstance(question, TurnQuestion)
+    return question
 
 
 def conclude(asking: Asking[T]) -> T:

@@ -145,6 +145,11 @@ class GangTopology(Struct, frozen=True):
     slices: tuple[GangSlice, ...] = ()
 
 
+HeldBack = Callable[[int, int, int, int], str]
+"""Says that a gang does not fit, from how many members have a node or would fit, how many fit nowhere, how many were
+not tried, and how many domains there are for a gang with a topology."""
+
+
 class Gang(Struct, frozen=True):
     """Pods that are of use only together.
 
@@ -155,10 +160,14 @@ class Gang(Struct, frozen=True):
         placed: how many have a node, or are assumed to.
         timeout: seconds between the first reservation and the last Binding, at most.
         tries: how its members are tried.
-        held_back: the message for members that would fit or were not tried, from how many have a node or would fit,
-            how many were not tried, and how many domains there are for a gang with a topology; None where a message
-            sums up what became of all members.
+        held_back: what is said of the gang, and to members that would fit or were not tried; None where a message sums
+            up what became of all members.
         topology: how close they have to be; None where any nodes will do.
+        is_entity: whether the queue treats the gang as one thing, as kube-scheduler does since 1.37: members beyond the
+            minimum are placed together, too; those that are left over are tried again at once, and a gang that does
+            not fit after each backoff, without an event; no member waits until others are ready to be bound.
+        problem_of: why members, of which all are given, may not be placed at all; "" where they may.
+        of_members: what is said to such members in place of that, by whether the attempt ended with an error.
         preemptor: who others are evicted for where too few members fit; None where nobody is.
     """
 
@@ -168,15 +177,19 @@ class Gang(Struct, frozen=True):
     placed: int
     timeout: float
     tries: MemberTries = MemberTries.UNTIL_ENOUGH
-    held_back: Callable[[int, int, int], str] | None = None
+    held_back: HeldBack | None = None
     topology: GangTopology | None = None
+    is_entity: bool = False
+    problem_of: Callable[[Sequence[PodInfo]], str] | None = None
+    of_members: Callable[[bool], str] | None = None
     preemptor: Preemptor | None = None
 
     @property
     def missing(self) -> int:
-        """Return how many members need a node in one attempt: as many as the minimum lacks. Beyond the minimum one of a
-        gang with a topology suffices, as the nodes of the others say where they may go."""
-        return max(0 if self.topology is None else 1, self.minimum - self.placed)
+        """Return how many members need a node in one attempt: as many as the minimum lacks. Beyond the minimum one
+        suffices where members are placed together: the nodes of the others say where those of a gang with a topology
+        may go."""
+        return max(1 if self.is_entity or self.topology is not None else 0, self.minimum - self.placed)
 
 
 class PreFilterResult(Struct, frozen=True):

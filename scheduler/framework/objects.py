@@ -171,6 +171,7 @@ class PodInfo(Struct, frozen=True, eq=False):
         priority_class: name of the class its priority was taken from, or "".
         scheduling_group: name of its PodGroup of scheduling.k8s.io, in its own namespace, or "".
         workload_ref: workload and pod group of 1.35's `spec.workloadRef`, which is not followed, or "".
+        peer_topology: annotations, as key and value, by which a member of a gang asks other schedulers for a topology.
     """
 
     uid: str
@@ -202,6 +203,7 @@ class PodInfo(Struct, frozen=True, eq=False):
     priority_class: str = ""
     scheduling_group: str = ""
     workload_ref: str = ""
+    peer_topology: tuple[tuple[str, str], ...] = ()
 
     def group_name(self, label: str) -> str:
         """Return the name of the group that the pod gives in a label, or for SCHEDULING_GROUP in its field; "" without

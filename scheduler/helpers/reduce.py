@@ -21,9 +21,11 @@ from scheduler.framework import (
     pod_terms,
 )
 from scheduler.helpers.holding import holds, is_attachable
+from scheduler.helpers.peertopology import peer_annotations
 from scheduler.helpers.qos import qos_class
 from scheduler.helpers.resources import container_resources, pod_level_resources
 from scheduler.kube.model import (
+    POD_GROUP_LABEL,
     Affinity,
     LabelSelector,
     Node,
@@ -252,6 +254,7 @@ def _pod_info(pod: Pod, spec: SpecInfo, kubernetes: KubernetesVersion) -> PodInf
         priority_class=pod.spec.priority_class_name,
         scheduling_group=_scheduling_group(pod) if pod.spec.scheduling_group else "",
         workload_ref=_workload_ref(pod) if pod.spec.workload_ref else "",
+        peer_topology=peer_annotations(meta.annotations) if POD_GROUP_LABEL in meta.labels else (),
     )
 
 

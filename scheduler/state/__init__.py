@@ -15,6 +15,6 @@ from scheduler.state.objects import (
     WatchedKind as WatchedKind,
 )
 from scheduler.state.queue import SchedulingQueue as SchedulingQueue
-from scheduler.state.queued import QueuedPod as QueuedPod
+from scheduler.state.queued import QueuedPod as QueuedPod, Requeue as Requeue
 from scheduler.state.snapshot import Overlay as Overlay, Snapshot as Snapshot
 from scheduler.state.table import NodeTable as NodeTable

@@ -7,7 +7,8 @@ A pod is in exactly one of five pools:
   is active: backoff protects other pods from being delayed by hopeless ones, and there are no others then
   (SchedulerPopFromBackoffQ).
 - error backoff: something went wrong (a plugin failed, the API server did not answer). Never popped early: backoff
-  protects the API server here.
+  protects the API server here. Gangs that come back without an event are here, too: to try one whenever there is
+  nothing else to do would keep a processor busy.
 - unschedulable: rejected, waits for an event that may help. Gated pods are here too, as the same events wake them.
 - in flight: popped and not yet `done`. Its events are kept (see `inflight`).
 
@@ -314,12 +315,24 @@ class SchedulingQueue:
         self._in_flight.finish(queued.pod.uid)
         return self._to_active(queued, FORCE_ACTIVATE.label)
 
+    def takes_back(self, queued: QueuedPod) -> bool:
+        """Put a popped pod back that does not pass PreEnqueue any more; False where it does."""
+        if self._still_gated(queued.pod).is_success:
+            return False
+        self.put_back(queued)
+        return True
+
     def done(self, uid: str) -> None:
         """End a pod's flight; called right before PreBind, and by `add_unschedulable`."""
         self._in_flight.finish(uid)
 
     def add_unschedulable(
-        self, queued: QueuedPod, *, rejectors: Iterable[str] = (), pending: Iterable[str] = ()
+        self,
+        queued: QueuedPod,
+        *,
+        rejectors: Iterable[str] = (),
+        pending: Iterable[str] = (),
+        requeue: Requeue = Requeue.SKIP,
     ) -> QueueName:
         """Requeue a popped pod that could not be placed.
 
@@ -327,6 +340,7 @@ class SchedulingQueue:
             queued: what `pop` returned; its `pod` may have been replaced by a newer state.
             rejectors: plugins that rejected it; none means that something went wrong.
             pending: those of them that wait for something outside.
+            requeue: what happens to it without an event; IMMEDIATELY leaves it its place, and no backoff counts.
         """
         uid = queued.pod.uid
         if self.get(uid) is not None:
@@ -335,14 +349,17 @@ class SchedulingQueue:
             return self.queue_of(uid) or "active"
         queued.unschedulable_plugins = frozenset(rejectors) - frozenset(pending)
         queued.pending_plugins = frozenset(pending)
-        if queued.rejectors:
+        if requeue is Requeue.IMMEDIATELY:
+            queued.unschedulable_count = queued.consecutive_errors = 0
+        elif queued.rejectors:
             queued.unschedulable_count += 1
             queued.consecutive_errors = 0
         else:
             queued.consecutive_errors += 1
-        queued.timestamp, queued.queued_at = self._clocks.wall(), self._clocks.monotonic()
+        if requeue is not Requeue.IMMEDIATELY:
+            queued.timestamp, queued.queued_at = self._clocks.wall(), self._clocks.monotonic()
         queued.flushed = False
-        verdict = Requeue.SKIP if queued.rejectors else Requeue.AFTER_BACKOFF
+        verdict = requeue if queued.rejectors else max(requeue, Requeue.AFTER_BACKOFF)
         for event, old, new in self._in_flight.finish(uid):
             # After an error no plugin can be asked what would help: the pod comes back after its back-off anyway.
             if queued.rejectors:
@@ -466,13 +483,19 @@ class SchedulingQueue:
         if count == 0 or self._max_backoff == 0:
             return _LONG_PAST
         # The exponent is capped so that a pod tried for months does not compute a huge power.
-        duration = min(self._initial_backoff * 2 ** min(count - 1, 60), self._max_backoff)
+        longest = self._max_backoff * math.sqrt(max(1, queued.entity_size))
+        duration = min(self._initial_backoff * 2 ** min(count - 1, 60), longest)
         return _whole_second(queued.queued_at + duration)
 
     def order(self, queued: QueuedPod) -> Any:
         """Return QueueSort's key of a pod: the smallest goes first."""
         first = queued.initial_attempt_at if self._by_first_attempt else None
         return self._sort_key(queued.pod, queued.timestamp if first is None else first)
+
+    def next_is_before(self, popped: QueuedPod) -> bool:
+        """Tell whether the next pod goes before one that was popped earlier."""
+        queued = self._active.peek()
+        return queued is not None and self.order(queued) < self.order(popped)
 
     # Internals ------------------------------------------------------------------------------------------------------
 
@@ -564,7 +587,7 @@ class SchedulingQueue:
             if not self._passes_gates(queued, event):
                 return "gated"
             self._remove(uid)
-            heap = self._backoff if queued.rejectors else self._error_backoff
+            heap = self._backoff if queued.rejectors and not queued.entity_size else self._error_backoff
             heap.push(uid, self._backoff_order(queued), queued)
             self._observer.entered("backoff", event)
             return "backoff"

@@ -45,6 +45,8 @@ class QueuedPod(Struct, eq=False):
         gate_message: what that plugin says.
         may_pass: whether that plugin was seen to let it pass, at an event that did not help it otherwise.
         flushed: whether it is tried because no event woke it for long.
+        entity_size: how many pods it was tried with, itself included, where it failed with a gang that is an entity of
+            the queue; else 0.
     """
 
     pod: PodInfo
@@ -61,6 +63,7 @@ class QueuedPod(Struct, eq=False):
     gate_message: str = ""
     may_pass: bool = False
     flushed: bool = False
+    entity_size: int = 0
 
     @property
     def gated(self) -> bool:

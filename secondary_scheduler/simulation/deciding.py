@@ -13,7 +13,7 @@ import msgspec
 from scheduler.answers import Decision
 from scheduler.core import Explanation, Placement, PostFilterOutcome, detail_of, explain, gang_message, gang_of
 from scheduler.engine import Assembly, AttemptPipeline, RecordedAnswers, UnrecordedError, is_reserved, refusal_message
-from scheduler.framework import NO_NODES, Asking, Code, Gang, PodInfo, PrioritizeQuestion, ProfileRunner
+from scheduler.framework import NO_NODES, Asking, Code, Gang, PodInfo, PrioritizeQuestion, ProfileRunner, to_extender
 from scheduler.kube.primitives import format_seconds
 from scheduler.state import ClusterState, Snapshot
 from secondary_scheduler.simulation.extenderanswers import answered
@@ -212,7 +212,7 @@ class Simulation:
         if self._recorded is not None:
             return answered(asking, self._recorded, self._attempts)
         try:
-            question = next(asking)
+            question = to_extender(next(asking))
         except StopIteration as end:
             result: T = end.value
             return result

@@ -7,7 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from scheduler.engine import AnswerRecord, AttemptPipeline, RecordedAnswers
-from scheduler.framework import Answered, Asking
+from scheduler.framework import Answered, Asking, to_extender
 from secondary_scheduler.files import MAX_OBJECTS, read_bytes
 from secondary_scheduler.simulation.report import InputReport, ObjectPlace, with_field
 
@@ -44,7 +44,7 @@ def answered(asking: Asking[T], answers: RecordedAnswers, attempts: AttemptPipel
     try:
         question = next(asking)
         while True:
-            question = asking.send(Answered(answers.answer(question), attempts.snapshot()))
+            question = asking.send(Answered(answers.answer(to_extender(question)), attempts.snapshot()))
     except StopIteration as end:
         result: T = end.value
         return result

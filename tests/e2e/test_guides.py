@@ -21,6 +21,7 @@ from devcluster.cluster import LocalCluster
 from devcluster.progress import SilentReporter
 from devcluster.spec import ClusterSpec
 from devcluster.toolchain.binaries import ensure
+from tests.support.jobcontrollers import JobControllers
 from tests.support.pages import HELM, INSTALL, JOURNEYS, LEAVE, File, followed
 from tests.support.reader import Reader
 from tests.support.surroundings import IMAGES, FakeVirtController, Monitoring, look_like_openshift
@@ -48,6 +49,7 @@ class Journey:
         self.core = kubernetes.CoreV1Api(self.api)
         self.monitoring = Monitoring(cluster, self.api)
         self.virtualisation = FakeVirtController(self.api)
+        self.job_controllers = JobControllers(self.api)
         self._authority = cluster.prometheus_ca_file.read_text()
         if name == "openshift":
             look_like_openshift(self.api, self.monitoring, self._authority)
@@ -67,6 +69,7 @@ class Journey:
         self.core.create_namespaced_service_account("monitoring", {"metadata": {"name": "prometheus-reader"}})
 
     def close(self) -> None:
+        self.job_controllers.close()
         self.virtualisation.close()
         self.monitoring.close()
 

@@ -153,7 +153,7 @@ def _log_requests(fields: Callable[[Any], dict[str, Any]]) -> None:
 
 
 def _ignore_racks() -> None:
-    from scheduler.plugins.coscheduling.topology import Topologies
+    from scheduler.plugins.coscheduling.topologies import Topologies
 
     Topologies.of = lambda self, group: (None, "")  # type: ignore[method-assign]
 

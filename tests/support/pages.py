@@ -56,6 +56,7 @@ JOURNEYS: dict[str, tuple[str, ...]] = {
         f"{GUIDES}/move-workloads.md",
         f"{GUIDES}/kueue.md",
         f"{GUIDES}/train-inside-a-rack.md",
+        f"{GUIDES}/gangs-of-job-controllers.md",
         f"{GUIDES}/hpa.md",
         f"{GUIDES}/resize.md",
         LEAVE,

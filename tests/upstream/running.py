@@ -26,6 +26,8 @@ TEST_SECONDS = 900
 """When a test that hangs is ended: TestPreemption with ours takes ten minutes on busy cores."""
 _OWN_PLUGINS = [plugin.name for plugin in SCHEDULER_PLUGINS if "scheduler-plugins" in plugin.flavours]
 """Plugins that ours has, which the tests of scheduler-plugins register in Go."""
+_REFUSED_PLUGINS = ("PodGroupPodsCount", "TopologyPlacementGenerator")
+"""Plugins whose work GangScheduling does: a configuration that names them is refused."""
 _FLAGS = "-v 4 --decision-details 0"
 _OUTCOME = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+) \(", re.MULTILINE)
 
@@ -121,6 +123,7 @@ def judged(side: Side, minor: str, logs: Path, flags: str) -> Mapping[str, str]:
         "JUDGED_SCHEDULER_OPTIONS": json.dumps({"compatibility": side.value, "kubernetesVersion": minor}),
         "JUDGED_SCHEDULER_GATES": ",".join(sorted(SETTABLE_GATES)),
         "JUDGED_SCHEDULER_OWN": ",".join(_OWN_PLUGINS),
+        "JUDGED_SCHEDULER_NEVER": ",".join(_REFUSED_PLUGINS),
         "JUDGED_SCHEDULER_STARTS": str(logs),
         # The binary runs in a directory of upstream's; ours is found all the same.
         "PYTHONPATH": str(CHECKOUT),

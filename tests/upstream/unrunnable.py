@@ -10,9 +10,9 @@ _DRIVES = "drives the Go scheduler itself, one cycle at a time"
 _FOLLOWS = "chooses the gate {}, which with ours follows the version"
 _GROUP_POST_FILTER = "registers a PodGroupPostFilter plugin: ours has no such extension point"
 _FEATURE = "makes up a feature of nodes in the Go scheduler"
-_TOPOLOGY = "needs topology of PodGroups or groups of groups, alpha, which ours does not have"
+_TOPOLOGY = "needs topology of PodGroups, alpha, which ours does not score as 1.36 does"
+_GROUPS_OF_GROUPS = "needs groups of groups, alpha, which ours does not have"
 _GROUP_PREEMPTION = "needs preemption for a PodGroup, which ours does not have"
-_GROUP_VICTIMS = "evicts PodGroups as one victim: not run with ours yet"
 _API_SERVER = "asks the API server only"
 _FIRST, _LAST = 34, 99
 
@@ -56,13 +56,13 @@ UNRUNNABLE = (
     ),
     Unrunnable("plugins", "TestPermitPluginsCancelled", "looks at the context that the Go framework gives to Permit"),
     Unrunnable("plugins", "TestQueueSortPlugin", "reads the Go scheduler's queue"),
-    Unrunnable("podgroup", "TestCPG.*", _TOPOLOGY, 37),
+    Unrunnable("podgroup", "TestCPG.*", _GROUPS_OF_GROUPS, 37),
     Unrunnable("podgroup", "TestPodGroupDependentRequiredValidation", _API_SERVER, 37),
     Unrunnable("podgroup", "TestPodGroupPostFilterIteration", _GROUP_POST_FILTER, 37),
     Unrunnable("podgroup/admission", "TestPodGroupAdmission", _API_SERVER, 36, 36),
     Unrunnable("podgroup/queueing", "TestPodGroupRequeueRemainingOnSchedulingSuccess", _DRIVES, 37),
-    Unrunnable("podgroup/queueing", "TestPodGroupSequentialQueueing", _DRIVES, 37),
-    Unrunnable("podgroup/topology_aware_scheduling", "Test.*", _TOPOLOGY, 36),
+    Unrunnable("podgroup/topology_aware_scheduling", "Test.*", _TOPOLOGY, 36, 36),
+    Unrunnable("podgroup/topology_aware_scheduling", "TestCPG.*", _GROUPS_OF_GROUPS, 37),
     Unrunnable("preemption", "TestAsyncPreemption", _DRIVES),
     Unrunnable(
         "preemption",
@@ -72,10 +72,9 @@ UNRUNNABLE = (
     ),
     Unrunnable("preemption", "TestInterPodAffinityPreemption", _DRIVES, 37),
     Unrunnable("preemption", "TestPodGroupPreemption", _GROUP_PREEMPTION, 36, 36),
-    # Each would be waited for, 30 s long.
-    Unrunnable("preemption", "TestPreemption/(unsuccessful_)?(pod_group|CPG|multiple_victim).*", _GROUP_VICTIMS, 37),
+    Unrunnable("preemption", "TestPreemption/.*CPG.*", _GROUPS_OF_GROUPS, 37),
     Unrunnable("preemption/nominatednodename", "TestPreferNominatedNode", "replaces a function of the Go scheduler"),
-    Unrunnable("preemption/podgroup", "TestCompositePodGroupPreemption", _TOPOLOGY, 37),
+    Unrunnable("preemption/podgroup", "TestCompositePodGroupPreemption", _GROUPS_OF_GROUPS, 37),
     Unrunnable("preemption/podgroup", "TestPodGroupCycleStatePreserved", _GROUP_POST_FILTER, 37),
     Unrunnable("preemption/podgroup", "TestPodGroupPreemption(_NominatedNodeNameRespected)?", _GROUP_PREEMPTION, 37),
     Unrunnable(

@@ -18,6 +18,7 @@ from scheduler.kube.model.builtin import (
     NodeStatus as NodeStatus,
     PodDisruptionBudget as PodDisruptionBudget,
     PodGroupCondition as PodGroupCondition,
+    PodGroupResourceClaim as PodGroupResourceClaim,
     PodGroupSchedulingConstraints as PodGroupSchedulingConstraints,
     PodGroupSchedulingPolicy as PodGroupSchedulingPolicy,
     PodGroupTopologyConstraint as PodGroupTopologyConstraint,

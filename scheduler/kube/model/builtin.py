@@ -221,14 +221,22 @@ class PodGroupSchedulingConstraints(Struct, frozen=True, gc=False, rename="camel
     topology: Listed[PodGroupTopologyConstraint] = ()
 
 
+class PodGroupResourceClaim(Struct, frozen=True, gc=False, rename="camel"):
+    """PodGroupResourceClaim: a claim that pods of the group share if they name it alike."""
+
+    name: str = ""
+
+
 class SchedulingPodGroupSpec(Struct, frozen=True, gc=False, rename="camel"):
-    """PodGroupSpec; `disruption_mode` may be a word in alpha versions."""
+    """PodGroupSpec; `disruption_mode` may be a word in alpha versions, which have no `priority`."""
 
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
     disruption_mode: DisruptionMode | str | None = None
     priority: Int32 | None = None
     preemption_policy: str | None = None
+    parent_composite_pod_group_name: str | None = None
+    resource_claims: Listed[PodGroupResourceClaim] = ()
 
     @property
     def is_disrupted_as_one(self) -> bool:

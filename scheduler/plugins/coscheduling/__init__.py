@@ -9,7 +9,8 @@ from scheduler import framework as fw
 from scheduler.catalog import ActionType, CoschedulingArgs
 from scheduler.kube.model import POD_GROUP_LABEL, PodGroup
 from scheduler.plugins.coscheduling.groups import KIND, ExpiringSet, Groups, group_key_of, resource_gap, wait_seconds
-from scheduler.plugins.coscheduling.topology import GroupTopology, Topologies
+from scheduler.plugins.coscheduling.topologies import Topologies, UnreadAnnotations
+from scheduler.plugins.coscheduling.topology import GroupTopology
 
 NAME = "Coscheduling"
 _URGENT, _ORDINARY = 0, 1
@@ -39,14 +40,17 @@ class _Coscheduling(
     name = NAME
     orders_by_first_attempt = True
 
-    def __init__(self, args: CoschedulingArgs, context: fw.PluginContext, backed_off_seconds: float) -> None:
+    def __init__(
+        self, args: CoschedulingArgs, context: fw.PluginContext, backed_off_seconds: float, *, reads_kueue: bool
+    ) -> None:
         self._handle = context.handle
         self._clocks = context.clocks
         self._wait = float(args.permit_waiting_time_seconds)
         self._backoff = float(args.pod_group_backoff_seconds)
         self._backed_off = ExpiringSet(self._clocks.monotonic, backed_off_seconds)
         self.groups = Groups(context.handle)
-        self._topologies = Topologies()
+        self._topologies = Topologies(self.groups, reads_kueue=reads_kueue)
+        self._unread = UnreadAnnotations(context, self.groups, self._topologies)
 
     def use_objects(self, objects: fw.Objects) -> None:
         """Take the store that holds the PodGroups."""
@@ -54,7 +58,14 @@ class _Coscheduling(
 
     def use_pods(self, pods: fw.Pods) -> None:
         """Take the directory of pods, and listen to which of them get a node."""
-        self.groups.use_pods(pods, self._pod_changed)
+        self.groups.use_pods(pods, self._take_in)
+
+    def _take_in(self, old: fw.PodInfo | None, new: fw.PodInfo | None) -> None:
+        awaited = self._topologies.pod_changed(old, new)
+        self._pod_changed(old, new)
+        member = new or old
+        if awaited and member is not None and self._handle is not None:
+            self._handle.activate(self.groups.siblings(member))
 
     @abstractmethod
     def _pod_changed(self, old: fw.PodInfo | None, new: fw.PodInfo | None) -> None:
@@ -69,7 +80,7 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
     """QueueSort and PreFilter under `compatibility: safe`, and what the engine asks about gangs (`GangPlugin`)."""
 
     def __init__(self, args: CoschedulingArgs, context: fw.PluginContext) -> None:
-        super().__init__(args, context, 0.0)
+        super().__init__(args, context, 0.0, reads_kueue=True)
         self._bound: dict[str, set[str]] = {}
         self._binding_groups: set[str] = set()
         self._short_of_resources: set[str] = set()
@@ -314,6 +325,7 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
         self._binding_groups.add(group_key)
         self._refused_since.pop(group_key, None)
         self.groups.clear_failed(group_key)
+        self._unread.warn(pod)
 
     def gang_settled(self, pod: fw.PodInfo) -> None:
         """Note that the gang is bound, or gone."""
@@ -326,6 +338,7 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
         group_key = group_key_of(pod)
         self.groups.mark_failed(group_key, self._clocks.wall())
         self._widen_later(pod)
+        self._unread.warn(pod)
         if self._backoff and group_key not in self._backed_off:
             self._backed_off.add(group_key, self._backoff)
             if self._handle is not None:
@@ -373,7 +386,7 @@ class UpstreamCoscheduling(_Coscheduling):
     """QueueSort, PreFilter, PostFilter, Permit and Reserve under `compatibility: upstream`."""
 
     def __init__(self, args: CoschedulingArgs, context: fw.PluginContext) -> None:
-        super().__init__(args, context, _BACKED_OFF_SECONDS)
+        super().__init__(args, context, _BACKED_OFF_SECONDS, reads_kueue=False)
         self._tolerated_gap = args.pod_group_reject_percentage / 100.0
         self._permitted = ExpiringSet(self._clocks.monotonic, _PERMITTED_SECONDS)
         self._assigned: dict[str, set[str]] = {}
@@ -447,6 +460,7 @@ class UpstreamCoscheduling(_Coscheduling):
         group, group_key = self.groups.of(pod), group_key_of(pod)
         if group is None:
             return None, fw.unschedulable("can not find pod group")
+        self._unread.warn(pod)
         needed, assigned = group.spec.min_member, len(self._assigned.get(group_key, ()))
         if assigned >= needed:
             return None, fw.unschedulable()
@@ -468,6 +482,7 @@ class UpstreamCoscheduling(_Coscheduling):
         group = self.groups.of(pod)
         if group is None:
             return fw.unschedulable("PodGroup not found"), 0.0
+        self._unread.warn(pod)
         assigned = self._assigned.setdefault(group_key, set())
         assigned.add(pod.name)
         if len(assigned) < group.spec.min_member:

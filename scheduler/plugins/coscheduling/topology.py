@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from scheduler.catalog import is_qualified_name, parse_duration
 from scheduler.framework import GangSlice, GangTopology, PodInfo
-from scheduler.kube.model import PodGroup
 
 PREFIX: Final = "secondary-scheduler.io/topology-"
 REQUIRED: Final = PREFIX + "required"
@@ -34,7 +33,6 @@ _RANK_LABELS: Final = (
 _MAX_RANK: Final = 1 << 31
 _MAX_LEVELS: Final = 8
 _MAX_SHOWN: Final = 80
-_MAX_REMEMBERED: Final = 10_000
 
 
 class GroupTopology(Struct, frozen=True):
@@ -97,7 +95,7 @@ class GroupTopology(Struct, frozen=True):
         if text is None:
             raise ValueError(f"pod {pod.name} has no label {' nor '.join(labels)}, which says its rank in a slice")
         if not (text.isascii() and text.isdigit()) or int(text[:12]) >= _MAX_RANK:
-            raise ValueError(f"pod {pod.name}: {_shown(text)} is no rank: a whole number from 0")
+            raise ValueError(f"pod {pod.name}: {shown(text)} is no rank: a whole number from 0")
         return int(text)
 
     @property
@@ -117,7 +115,7 @@ def read_topology(annotations: Mapping[str, str]) -> GroupTopology | None:
         return None
     unknown = sorted(ours.keys() - _KNOWN)
     if unknown:
-        raise ValueError(f"annotation {_shown(unknown[0])} is unknown: known are {', '.join(sorted(_KNOWN))}")
+        raise ValueError(f"annotation {shown(unknown[0])} is unknown: known are {', '.join(sorted(_KNOWN))}")
     required = [_label(REQUIRED, ours[REQUIRED])] if REQUIRED in ours else []
     parts = ours[PREFERRED].split(",", _MAX_LEVELS) if PREFERRED in ours else []
     if len(parts) + len(required) > _MAX_LEVELS:
@@ -128,7 +126,7 @@ def read_topology(annotations: Mapping[str, str]) -> GroupTopology | None:
         raise ValueError(f"annotation {WIDEN_AFTER} needs {PREFERRED}")
     if len(set(levels)) < len(levels):
         twice = next(label for label in levels if levels.count(label) > 1)
-        raise ValueError(f"label {_shown(twice)} is named twice in {PREFERRED} and {REQUIRED}: name each level once")
+        raise ValueError(f"label {shown(twice)} is named twice in {PREFERRED} and {REQUIRED}: name each level once")
     widen_after = _seconds(ours[WIDEN_AFTER]) if WIDEN_AFTER in ours else 0.0
     return GroupTopology(levels, bool(required), widen_after, *_slices(ours))
 
@@ -142,7 +140,7 @@ def _slices(ours: Mapping[str, str]) -> tuple[str, int, str]:
         return "", 0, ""
     size = ours.get(SLICE_SIZE, "").strip()
     if not (size.isascii() and size.isdigit() and len(size) < 7 and int(size) > 0):
-        raise ValueError(f"annotation {SLICE} needs {SLICE_SIZE}, a whole number from 1: {_shown(size)}")
+        raise ValueError(f"annotation {SLICE} needs {SLICE_SIZE}, a whole number from 1: {shown(size)}")
     rank_label = _label(RANK_LABEL, ours[RANK_LABEL]) if RANK_LABEL in ours else ""
     return _label(SLICE, ours[SLICE]), int(size), rank_label
 
@@ -150,7 +148,7 @@ def _slices(ours: Mapping[str, str]) -> tuple[str, int, str]:
 def _label(annotation: str, text: str) -> str:
     label = text.strip()
     if not is_qualified_name(label):
-        raise ValueError(f"annotation {annotation}: {_shown(label)} is no label key: name a label of nodes")
+        raise ValueError(f"annotation {annotation}: {shown(label)} is no label key: name a label of nodes")
     return label
 
 
@@ -158,41 +156,13 @@ def _seconds(text: str) -> float:
     try:
         seconds = parse_duration(text.strip())
     except ValueError as error:
-        raise ValueError(f"annotation {WIDEN_AFTER}: {_shown(str(error))}") from None
+        raise ValueError(f"annotation {WIDEN_AFTER}: {shown(str(error))}") from None
     if seconds < 0:
-        raise ValueError(f"annotation {WIDEN_AFTER}: {_shown(text)} is negative")
+        raise ValueError(f"annotation {WIDEN_AFTER}: {shown(text)} is negative")
     return seconds
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     """Return somebody's text as a message can hold it."""
     short = text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
     return "".join(char if char.isprintable() else "?" for char in short) or '""'
-
-
-class Topologies:
-    """Those of groups, each read once as long as it does not change."""
-
-    def __init__(self) -> None:
-        self._read: dict[str, tuple[PodGroup, GroupTopology | None, str]] = {}
-
-    def of(self, group: PodGroup) -> tuple[GroupTopology | None, str]:
-        """Return what a group asks for, or why it cannot be told."""
-        annotations = group.metadata.annotations
-        if not annotations:
-            return None, ""
-        known = self._read.get(group.metadata.key)
-        if known is not None and known[0] is group:
-            return known[1], known[2]
-        try:
-            topology, problem = read_topology(annotations), ""
-            if topology is not None and topology.slice_size and group.spec.min_member % topology.slice_size:
-                raise ValueError(
-                    f"minMember {group.spec.min_member} is no multiple of {SLICE_SIZE} {topology.slice_size}"
-                )
-        except ValueError as error:
-            topology, problem = None, str(error)
-        if len(self._read) >= _MAX_REMEMBERED:
-            self._read.clear()
-        self._read[group.metadata.key] = group, topology, problem
-        return topology, problem

@@ -91,12 +91,12 @@ class Administrator:
             status = {"allocatable": resources, "capacity": resources}
             self.call("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}, "status": status})
 
-    def add_group(self, name: str = "g", minimum: int | None = None, key: str = "") -> None:
+    def add_group(self, name: str = "g", minimum: int | None = None, key: str = "", **spec: Any) -> None:
         policy = {"basic": {}} if minimum is None else {"gang": {"minCount": minimum}}
         head = {"apiVersion": API_VERSION[self.minor], "kind": "PodGroup", "metadata": {"name": name}}
-        constraints = {"schedulingConstraints": {"topology": [{"key": key}]}} if key else {}
-        group = self.call("POST", self.groups, {**head, "spec": {"schedulingPolicy": policy, **constraints}})
-        assert constraints.items() <= group["spec"].items()
+        fields = {"schedulingConstraints": {"topology": [{"key": key}]}, **spec} if key else spec
+        group = self.call("POST", self.groups, {**head, "spec": {"schedulingPolicy": policy, **fields}})
+        assert fields.items() <= group["spec"].items()
 
     def add_pods(self, *names: str, cpu: str = "1500m", group: str = "g", **spec: Any) -> None:
         containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
@@ -314,7 +314,12 @@ def configuration(scheduler: str, kubeconfig: Path, minor: str = "") -> str:
 
 @contextmanager
 def both_running(
-    minor: str, feature_gates: str, directory: Path, make: Callable[[ControlPlane, str], S]
+    minor: str,
+    feature_gates: str,
+    directory: Path,
+    make: Callable[[ControlPlane, str], S],
+    *,
+    has_real: bool = True,
 ) -> Iterator[S]:
     """Run the newest API server that may be had for a minor, the minor's kube-scheduler, and ours behaving as that."""
     served = min(minor, SERVED)
@@ -328,6 +333,7 @@ def both_running(
         stage.prepare()
         kubeconfig = plane.layout.kubeconfig
         real, ours = configuration(REAL, kubeconfig), configuration(OURS, kubeconfig, minor)
-        stack.enter_context(kube_scheduler_running(binary, kubeconfig, directory, real, (gates,)))
+        if has_real:
+            stack.enter_context(kube_scheduler_running(binary, kubeconfig, directory, real, (gates,)))
         stack.enter_context(daemon_running(directory, ours, ("--secure-port=0", gates)))
         yield stage

@@ -128,10 +128,10 @@ class NodePool:
         self.number = next(_NUMBERS)
         self.namespace = f"team-{self.number}"
 
-    async def node(self, cpu: str, name: str = "node") -> str:
+    async def node(self, cpu: str, name: str = "node", **labels: str) -> str:
         resources = {"cpu": cpu, "memory": "8Gi", "pods": "20"}
         name = f"{name}-{self.number}"
-        metadata = {"name": name, "labels": {"team": self.namespace}}
+        metadata = {"name": name, "labels": {"team": self.namespace, **labels}}
         await self.api.create(
             {"kind": "Node", "metadata": metadata, "status": {"capacity": resources, "allocatable": resources}}
         )
@@ -154,6 +154,12 @@ class NodePool:
             }
         )
         return name
+
+    async def group(self, minimum: int, annotations: Json | None = None) -> None:
+        """A PodGroup of the name `gang`."""
+        metadata = {"name": "gang", "namespace": self.namespace, "annotations": annotations or {}}
+        spec = {"minMember": minimum}
+        await self.api.create({"apiVersion": GROUP_VERSION, "kind": "PodGroup", "metadata": metadata, "spec": spec})
 
     async def placed(self, name: str) -> None:
         await eventually_on_loop(lambda: bool(self._spec(name).get("nodeName")), f"{name} gets a node")
@@ -245,9 +251,7 @@ async def test_every_member_of_a_gang_that_does_not_fit_asks_and_the_others_bein
     world: NodePool,
 ) -> None:
     await world.node("2")
-    metadata = {"name": "gang", "namespace": world.namespace}
-    group = {"apiVersion": GROUP_VERSION, "kind": "PodGroup", "metadata": metadata, "spec": {"minMember": 3}}
-    await world.api.create(group)
+    await world.group(3)
     members = [await world.pod(f"m{number}", GANGS, "1", {GROUP: "gang"}) for number in range(3)]
     for member in members:
         await world.refused(member)
@@ -259,6 +263,49 @@ async def test_every_member_of_a_gang_that_does_not_fit_asks_and_the_others_bein
     for member in members:
         await world.placed(member)
     assert not any(asks(world.history.latest(member)) for member in members)
+
+
+async def test_a_gang_that_no_rack_takes_asks_for_nodes_that_no_autoscaler_adds_while_each_member_fits_somewhere(
+    world: NodePool,
+) -> None:
+    await world.group(2, {"secondary-scheduler.io/topology-required": "rack"})
+    await world.node("1", "first", rack="a")
+    await world.node("1", "second", rack="b")
+    members = [await world.pod(f"m{number}", GANGS, "1", {GROUP: "gang"}) for number in range(2)]
+    for member in members:
+        state = await world.refused(member)
+        assert (asks_cluster_autoscaler(state), asks_karpenter(state)) == (True, True)
+        assert "1 of 2 members fit in rack=" in str((scheduled(state) or {})["message"])
+    assert await world.will_not_scale_up() == members
+    # The node that helps is one of a rack that has room already.
+    await world.node("1", "third", rack="b")
+    for member in members:
+        await world.placed(member)
+    nodes = {world.history.latest(member)["spec"]["nodeName"] for member in members}
+    assert nodes == {f"{name}-{world.number}" for name in ("second", "third")}
+
+
+async def test_a_gang_that_no_rack_takes_has_nodes_added_for_members_that_fit_nowhere(world: NodePool) -> None:
+    await world.group(2, {"secondary-scheduler.io/topology-required": "rack"})
+    await world.node("1", "first", rack="a")
+    members = [await world.pod(f"m{number}", GANGS, "2", {GROUP: "gang"}) for number in range(2)]
+    for member in members:
+        assert asks(await world.refused(member))
+    assert await world.will_not_scale_up() == []
+
+
+async def test_members_that_wait_for_others_to_be_created_ask_too_and_get_no_node_where_one_has_room(
+    world: NodePool,
+) -> None:
+    await world.group(2)
+    await world.node("2")
+    fits = await world.pod("fits", GANGS, "1", {GROUP: "gang"})
+    state = await world.refused(fits)
+    assert asks(state)
+    assert "1 of at least 2 members exist" in str((scheduled(state) or {})["message"])
+    assert await world.will_not_scale_up() == [fits]
+    await world.placed(await world.pod("second", GANGS, "1", {GROUP: "gang"}))
+    await world.placed(fits)
 
 
 async def test_a_pod_that_only_the_load_keeps_waiting_is_one_that_no_autoscaler_helps(world: NodePool) -> None:

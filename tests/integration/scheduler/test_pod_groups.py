@@ -246,6 +246,14 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
+def alpha_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Ours alone, where the API server keeps what ours does not follow."""
+    gates = f"{GATES['1.37']}{TOPOLOGY_GATE},CompositePodGroup=true,DRAWorkloadResourceClaims=true"
+    with both_running("1.37", gates, tmp_path_factory.mktemp("groups"), Stage, has_real=False) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
 def topology_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     with both_running("1.37", GATES["1.37"] + TOPOLOGY_GATE, tmp_path_factory.mktemp("groups"), Stage) as running:
         yield running
@@ -300,6 +308,42 @@ def test_a_random_group_goes_to_the_domain_that_kube_scheduler_chooses(topology_
     if not real.messages:
         # 1.37 writes the condition of the attempt at pods that are left over a True that it has not seen yet.
         assert ours.condition.get("status") == real.condition.get("status"), f"seed {seed}"
+
+
+@pytest.mark.parametrize(
+    ("field", "fields"),
+    [
+        (
+            "parentCompositePodGroupName whole",
+            {
+                "parentCompositePodGroupName": "whole",
+                "workloadRef": {"workloadName": "job", "templateName": "workers"},
+            },
+        ),
+        ("resourceClaims gpus", {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "gpus"}]}),
+    ],
+)
+def test_a_pod_group_that_asks_for_what_is_not_followed_waits_and_says_so(
+    alpha_stage: Stage, field: str, fields: dict[str, Any]
+) -> None:
+    stage = alpha_stage
+    stage.scheduler = OURS
+    stage.clear()
+    stage.add_nodes("n1", "n2")
+    stage.add_group(minimum=2, **fields)
+    stage.add_pods("a", "b")
+    stage.add_pods("other", cpu="100m", group="")
+    stage.wait_placed("other")
+    stage.wait_messages("a", "b")
+    stage.wait_condition("False")
+    outcome = stage.outcome()
+    expected = (
+        f"pod group groups/g: spec.{field} is not followed, so none of its pods is placed: create the group without "
+        "it, or leave its pods to a scheduler that follows it"
+    )
+    assert outcome.placed == ["other"]
+    assert outcome.condition["message"] == expected
+    assert all(expected in message for message in outcome.messages.values()), outcome.messages
 
 
 def outcomes_of(stage: Stage, scenario: Any) -> tuple[Outcome, Outcome]:

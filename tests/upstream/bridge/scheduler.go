@@ -35,6 +35,7 @@ const (
 	optionsVariable = "JUDGED_SCHEDULER_OPTIONS" // args of SecondarySchedulerOptions, as JSON
 	gatesVariable   = "JUDGED_SCHEDULER_GATES"   // gates that it can set, separated by commas
 	ownVariable     = "JUDGED_SCHEDULER_OWN"     // plugins beside upstream's in-tree ones that it has itself, likewise
+	neverVariable   = "JUDGED_SCHEDULER_NEVER"   // plugins that it refuses, as it does their work by itself, likewise
 	startsVariable  = "JUDGED_SCHEDULER_STARTS"  // directory: a log per start, and a line in `starts`
 	readySeconds    = 60
 	settleTime      = 300 * time.Millisecond // the other process sees an event a little later than this one
@@ -258,7 +259,14 @@ func (j *judgement) writeConfiguration(path, kubeconfig string) error {
 	if err := scheme.Scheme.Convert(&versioned, &config, nil); err != nil {
 		return err
 	}
+	never := strings.Split(os.Getenv(neverVariable), ",")
 	for _, profile := range j.options.profiles {
+		if profile.Plugins != nil {
+			enabled := &profile.Plugins.MultiPoint.Enabled
+			*enabled = slices.DeleteFunc(*enabled, func(plugin schedulerapi.Plugin) bool {
+				return slices.Contains(never, plugin.Name)
+			})
+		}
 		// It has what it names, and no more: a file would add the defaults.
 		if profile.Plugins != nil && len(profile.Plugins.MultiPoint.Enabled) == 0 {
 			profile.Plugins.MultiPoint.Disabled = []schedulerapi.Plugin{{Name: "*"}}

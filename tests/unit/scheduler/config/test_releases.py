@@ -89,6 +89,7 @@ def test_the_reported_configurations_are_refused_for_the_images_that_would_not_s
         ("  plugins: {preScore: {enabled: [{name: NodeResourcesFit}]}}\n", "PreScorePlugin", ["v1 0.27.9"], ["v1 0.26.7"]),
         ("  plugins: {preEnqueue: {enabled: [{name: DefaultPreemption}]}}\n", "PreEnqueuePlugin", ["v1 0.32.7"], ["v1 0.31.8"]),
         ("  plugins: {reserve: {enabled: [{name: GangScheduling}]}}\n", "GangScheduling", ["v1 0.35.7"], ["v1 0.34.7"]),
+        ("  plugins: {preFilter: {enabled: [{name: GangScheduling}]}}\n", "PreFilterPlugin", [], ["v1 0.35.7"]),
         ("  plugins: {preBind: {enabled: [{name: DynamicResources}]}}\n", "PreBindPlugin", ["v1 0.30.12"], ["v1 0.29.8"]),
         ("  plugins: {postBind: {enabled: [{name: DynamicResources}]}}\n", "PostBindPlugin", ["v1 0.31.8"], ["v1 0.32.7"]),
         # Plugins.

@@ -1,21 +1,34 @@
 """Nodes, pods and profiles for tests, from a few words."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
 from scheduler.config import load_configuration
 from scheduler.engine import plugin_environment
-from scheduler.framework import LoadReading, NodeInfo, NodeLoad, PodInfo, ProfileRunner
+from scheduler.framework import Answered, Asking, LoadReading, NodeInfo, NodeLoad, PodInfo, ProfileRunner, TurnQuestion
 from scheduler.helpers import reduce_node, reduce_pod
 from scheduler.kube.model import Node, Pod
 from scheduler.plugins import build_profile
-from scheduler.state import ClusterState
+from scheduler.state import ClusterState, Snapshot
 
 NOW = 1_700_000_000.0
 WATCHER = "http://watcher.test:2020"
 SOURCE = f"watcher:{WATCHER}"
+T = TypeVar("T")
+
+
+def in_turns(asking: Asking[T], others: Callable[[], Snapshot]) -> T:
+    """Return the result of an attempt; whenever it has had its turn, `others` have theirs, and show the cluster."""
+    try:
+        question = next(asking)
+        while True:
+            assert isinstance(question, TurnQuestion)
+            question = asking.send(Answered(None, others()))
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 def api_node(name: str, **fields: Any) -> Node:

@@ -17,6 +17,7 @@ from scheduler.core import Placement, classes, decide, decide_gang, explain, sha
 from scheduler.core.classes import ClassColumns, usable_columns
 from scheduler.core.shared import SharedAnswers
 from scheduler.framework import (
+    GANG_UNITS,
     SUCCESS,
     Code,
     CycleState,
@@ -37,6 +38,7 @@ from scheduler.framework import (
     SpecInfo,
     Status,
     Verdicts,
+    Work,
     answers_of,
     as_scores,
     conclude,
@@ -46,7 +48,7 @@ from scheduler.helpers import PodReducer
 from scheduler.plugins import FACTORIES
 from scheduler.state import CODEC_OF_KIND, ClusterState, Snapshot
 from tests.support.selection import tries
-from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, api_pod, container, node, runner
+from tests.unit.scheduler.core.builders import NOW, SOURCE, WATCHER, api_pod, container, in_turns, node, runner
 
 TLP = {"TargetLoadPacking": {"watcherAddress": WATCHER}}
 ZONE, HOST = "zone", "kubernetes.io/hostname"
@@ -355,19 +357,26 @@ class History:
             self.pods.append(self.state.assume(pod, chosen, self.now))
 
     def place_gang(self, chance: random.Random) -> None:
-        """Decide about pods that belong together both ways, and take the nodes."""
+        """Decide about pods that belong together both ways, and in turns between which nothing happens; take the
+        nodes."""
         pods = tuple(self.some_pod(chance) for _ in range(chance.randint(2, 12)))
         topology = chance.choice([None, GangTopology(("zone",)), GangTopology(("size", "zone"), anywhere=True)])
         gang = Gang("gang", pods, chance.randint(1, len(pods)), 0, 60.0, topology=topology)
         view, seed, decisions = self.state.snapshot(self.now), chance.randrange(2**32), []
-        for profile, usable in ((self.profile, usable_columns), (self.reference, lambda *_: None)):
+        slowly = (self.reference, lambda *_: None, None)
+        for profile, usable, turn_is_over in (
+            slowly,
+            (self.profile, usable_columns, None),
+            (self.profile, usable_columns, lambda: chance.random() < 0.5),
+        ):
             with patch.object(sys.modules["scheduler.core.decide"], "usable_columns", usable):
-                rng = random.Random(seed)
-                asking = decide_gang(view, gang, pods, lambda pod, by=profile: by, rng, gang.missing)  # type: ignore[misc]
-                decisions.append((conclude(asking), rng.random()))
-        (decision, drawn), (wanted, wanted_drawn) = decisions
-        assert [_seen(each) for each in decision.placements] == [_seen(each) for each in wanted.placements]
-        assert (decision.domain, drawn) == (wanted.domain, wanted_drawn)
+                rng, work = random.Random(seed), Work(GANG_UNITS, turn_is_over)
+                asking = decide_gang(view, gang, pods, lambda pod, by=profile: by, rng, gang.missing, work=work)  # type: ignore[misc]
+                decisions.append((in_turns(asking, lambda: self.state.snapshot(self.now)), rng.random()))
+        (wanted, wanted_drawn), *others = decisions
+        for decision, drawn in others:
+            assert [_seen(each) for each in decision.placements] == [_seen(each) for each in wanted.placements]
+            assert (decision.domain, drawn) == (wanted.domain, wanted_drawn)
         for placement in decision.placed:
             self.pods.append(self.state.assume(placement.pod, placement.node or "", self.now))
 

@@ -137,5 +137,5 @@ def test_room_that_another_pod_takes_meanwhile_is_not_taken_twice() -> None:
     assert len(decision.placed) == 1
     assert decision.unplaced[0].message in (
         "0/1 nodes are available: 1 Insufficient cpu.",
-        "node n1 changed while extenders were asked about other members",
+        "node n1 changed while other members were decided",
     )

@@ -337,7 +337,7 @@ async def test_a_gang_that_loses_a_member_while_an_extender_is_asked_begins_agai
         gangs.pods.apply([(EventType.DELETED, lost)])
         fake.gate.set()
         await eventually(lambda: len(gangs.messages) == 2, "the others are told")
-        text = "pod group ns/g: it changed while extenders were asked about its members"
+        text = "pod group ns/g: it changed while its members were decided"
         assert gangs.messages == [text, text]
         await eventually(lambda: len(gangs.api.bindings) == 2, "the others are bound", 30)
         assert lost.name not in gangs.bound

@@ -11,12 +11,22 @@ from scheduler.answers import DecisionList, DomainRoom, GangReport
 from scheduler.engine import HistoryLimits
 from scheduler.engine.inputs import NodeUpdate
 from scheduler.framework import Gang, PodInfo
-from scheduler.kube.model import EventType
+from scheduler.helpers.peertopology import (
+    KAI_PREFERRED,
+    KAI_REQUIRED,
+    KOORDINATOR_SPEC,
+    KUEUE_REQUIRED,
+    KUEUE_SLICE,
+    KUEUE_SLICE_SIZE,
+    KUEUE_SLICES,
+    KUEUE_WORKLOAD,
+)
+from scheduler.kube.model import POD_GROUP_LABEL, EventType
 from scheduler.observe import PodsQuestion
 from scheduler.plugins.coscheduling.topology import PREFERRED, RANK_LABEL, REQUIRED, SLICE, SLICE_SIZE, WIDEN_AFTER
 from tests.unit.scheduler.engine.fakes import eventually
 from tests.unit.scheduler.engine.gangs import GangEngine, Start
-from tests.unit.scheduler.engine.pods import node_info
+from tests.unit.scheduler.engine.pods import node_info, pod_info
 
 
 def add_racks(engine: GangEngine, **sizes: int) -> None:
@@ -164,3 +174,150 @@ async def test_members_of_slices_without_a_rank_wait_and_are_named(start: Start)
     engine.add_members("g", 2, cpu="700m")
     await eventually(lambda: "has no label batch.kubernetes.io/job-completion-index" in engine.message("g-0"), "why")
     assert not engine.bound
+
+
+# Annotations of other schedulers --------------------------------------------------------------------------------------
+
+
+def add_annotated(engine: GangEngine, name: str, annotations: dict[str, str], **fields: Any) -> PodInfo:
+    return engine.add_member(name, "g", cpu="700m", metadata={"annotations": annotations}, **fields)
+
+
+def ignored(engine: GangEngine) -> list[str]:
+    return [event["note"] for event in engine.api.events if event["reason"] == "TopologyIgnored"]
+
+
+async def test_a_gang_whose_members_all_have_kueues_annotation_lands_in_one_rack(start: Start) -> None:
+    engine = await start()
+    engine.add_group("g", 3)
+    add_racks(engine, a=2, b=4, c=3)
+    for number in range(3):
+        add_annotated(engine, f"g-{number}", {KUEUE_REQUIRED: "rack"})
+    await eventually(lambda: len(engine.bound) == 3, "the gang")
+    assert set(racks(engine).values()) == {"c"}
+    add_annotated(engine, "g-3", {KUEUE_REQUIRED: "rack"})
+    await eventually(lambda: "in rack=c" in engine.message("g-3"), "a later one waits for room there")
+    assert not ignored(engine)
+
+
+async def test_kueues_slices_are_each_in_one_rack(start: Start) -> None:
+    engine = await start()
+    engine.add_group("g", 4)
+    add_racks(engine, a=3, b=3)
+    for number in range(4):
+        metadata = {
+            "annotations": {KUEUE_SLICE: "rack", KUEUE_SLICE_SIZE: "2"},
+            "labels": {"batch.kubernetes.io/job-completion-index": str(number)},
+        }
+        engine.add_member(f"g-{number}", "g", cpu="700m", metadata=metadata)
+    await eventually(lambda: len(engine.bound) == 4, "the gang")
+    placed = racks(engine)
+    assert placed["g-0"] == placed["g-1"]
+    assert placed["g-2"] == placed["g-3"]
+
+
+async def test_a_member_without_kueues_annotation_refuses_the_gang_until_it_has_it(start: Start) -> None:
+    engine = await start()
+    engine.add_group("g", 2)
+    add_racks(engine, a=2, b=2)
+    add_annotated(engine, "g-0", {KUEUE_REQUIRED: "rack"})
+    engine.add_member("g-1", "g", cpu="700m")
+    difference = f"pods g-0 and g-1 differ in annotation {KUEUE_REQUIRED}: rack and none"
+    expected = f"pod group ns/g: {difference}. Give all members the same"
+    await eventually(lambda: all(expected in engine.message(f"g-{number}") for number in range(2)), "each is told")
+    assert not engine.bound
+    metadata = {"labels": {POD_GROUP_LABEL: "g"}, "annotations": {KUEUE_REQUIRED: "rack"}}
+    engine.pods.apply([(EventType.MODIFIED, pod_info("g-1", cpu="700m", metadata=metadata, rv="2"))])
+    await eventually(lambda: len(engine.bound) == 2, "the gang")
+    assert len(set(racks(engine).values())) == 1
+
+
+async def test_a_member_that_differs_and_goes_no_longer_keeps_the_others(start: Start) -> None:
+    engine = await start()
+    engine.add_group("g", 2)
+    add_racks(engine, a=2)
+    for number in range(2):
+        add_annotated(engine, f"g-{number}", {KUEUE_REQUIRED: "rack"})
+    other = add_annotated(engine, "other", {KUEUE_REQUIRED: "zone"}, schedulingGates=[{"name": "later"}])
+    await eventually(lambda: "pods g-0 and other differ" in engine.message("g-0"), "the reason")
+    engine.pods.apply([(EventType.DELETED, other)])
+    await eventually(lambda: engine.bound == {"g-0", "g-1"}, "the gang")
+
+
+async def test_a_group_that_says_something_else_than_kueues_annotation_is_refused(start: Start) -> None:
+    engine = await start()
+    engine.add_group("g", 1, annotations={REQUIRED: "zone"})
+    add_racks(engine, a=1)
+    add_annotated(engine, "g-0", {KUEUE_REQUIRED: "rack"})
+    expected = f"annotation {KUEUE_REQUIRED} of its pods says rack, its own {REQUIRED} zone: keep one of them"
+    await eventually(lambda: expected in engine.message("g-0"), "the reason")
+    assert not engine.bound
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"labels": {"kueue.x-k8s.io/managed": "true"}},
+        {"labels": {"kueue.x-k8s.io/queue-name": "team"}},
+        {"annotations": {KUEUE_WORKLOAD: "job-g"}},
+    ],
+)
+async def test_kueues_annotations_are_left_to_kueue_where_it_manages_the_pods(
+    start: Start, metadata: dict[str, dict[str, str]]
+) -> None:
+    engine = await start()
+    engine.add_group("g", 2)
+    add_racks(engine, a=1, b=1)
+    annotations = {KUEUE_REQUIRED: "rack", **metadata.get("annotations", {})}
+    for number in range(2):
+        engine.add_member(f"g-{number}", "g", cpu="700m", metadata={**metadata, "annotations": annotations})
+    await eventually(lambda: len(engine.bound) == 2, "the gang, by its node selectors")
+    assert set(racks(engine).values()) == {"a", "b"}
+    assert not ignored(engine)
+
+
+@pytest.mark.parametrize(
+    ("key", "spelling"),
+    [
+        (KAI_REQUIRED, REQUIRED),
+        (KAI_PREFERRED, PREFERRED),
+        (KOORDINATOR_SPEC, f"{REQUIRED} or {PREFERRED}"),
+        (KUEUE_SLICES, f"{SLICE} and {SLICE_SIZE}"),
+    ],
+)
+async def test_annotations_of_others_that_are_not_followed_are_named_once_per_group(
+    start: Start, key: str, spelling: str
+) -> None:
+    engine = await start(profiles=2)
+    engine.add_group("g", 2)
+    add_racks(engine, a=1, b=1)
+    for number in range(2):
+        add_annotated(engine, f"g-{number}", {key: "rack"})
+    await eventually(lambda: len(engine.bound) == 2, "the gang")
+    add_annotated(engine, "g-2", {key: "rack"})
+    await eventually(lambda: bool(engine.message("g-2")), "a later one has no room")
+    expected = f"pod group ns/g: annotation {key} is not followed: annotate the PodGroup with {spelling}"
+    await eventually(lambda: ignored(engine) == [expected], "the Event")
+
+
+async def test_an_annotation_of_another_scheduler_on_the_group_is_named_unless_it_has_ours(start: Start) -> None:
+    engine = await start()
+    engine.add_group("g", 1, annotations={KOORDINATOR_SPEC: "{}", REQUIRED: "rack"})
+    engine.add_group("h", 1, annotations={KOORDINATOR_SPEC: "{}"})
+    add_racks(engine, a=3)
+    engine.add_member("g-0", "g")
+    engine.add_member("h-0", "h")
+    await eventually(lambda: len(engine.bound) == 2, "both")
+    await eventually(lambda: len(ignored(engine)) == 1, "the Event")
+    assert ignored(engine)[0].startswith(f"pod group ns/h: annotation {KOORDINATOR_SPEC} is not followed")
+
+
+async def test_upstreams_way_places_a_gang_with_kueues_annotations_anywhere_and_says_so(start: Start) -> None:
+    engine = await start(compatibility="upstream")
+    engine.add_group("g", 2)
+    add_racks(engine, a=1, b=1)
+    for number in range(2):
+        add_annotated(engine, f"g-{number}", {KUEUE_REQUIRED: "rack"})
+    await eventually(lambda: len(engine.bound) == 2, "the gang")
+    expected = f"pod group ns/g: annotation {KUEUE_REQUIRED} is not followed: annotate the PodGroup with {REQUIRED}"
+    await eventually(lambda: ignored(engine) == [f"{expected} and use compatibility: safe"], "the Event")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+from scheduler.answers import DecisionList
 from scheduler.catalog import Watch
 from scheduler.config import load_configuration
+from scheduler.engine import HistoryLimits
 from scheduler.framework import PodInfo
 from scheduler.kube.model import (
     EventType,
     GangSchedulingPolicy,
     ObjectMeta,
     PodGroupCondition,
+    PodGroupResourceClaim,
     PodGroupSchedulingConstraints,
     PodGroupSchedulingPolicy,
     PodGroupTopologyConstraint,
@@ -21,7 +26,8 @@ from scheduler.kube.model import (
     SchedulingPodGroupSpec,
     SchedulingPodGroupStatus,
 )
-from tests.unit.scheduler.engine.fakes import Engine, behaving_as, eventually, started
+from scheduler.observe import PodsQuestion
+from tests.unit.scheduler.engine.fakes import Engine, FakeApi, behaving_as, eventually, started
 from tests.unit.scheduler.engine.pods import pod_info
 from tests.unit.scheduler.engine.test_preemption import Evicting
 
@@ -29,15 +35,22 @@ HELD_BACK = (
     "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, one or more plugins asked to "
     "wait and no plugin rejected pod"
 )
-VERSIONS = {"1.36": "v1alpha2", "1.37": "v1beta1"}
+NO_VICTIMS = "pod group preemption: No preemption victims found for incoming preemptor"
+VERSIONS = {"1.36": "v1alpha2", "1.37": "v1beta1", "1.38": "v1beta1"}
 
 
 class PodGroupEngine(Engine):
     """The engine with GangScheduling, as a minor version behaves."""
 
-    def __init__(self, version: str = "1.36", **fields: Any) -> None:
-        plugins = "{multiPoint: {enabled: [{name: GangScheduling}]}}"
-        super().__init__(configuration=behaving_as(version, plugins=plugins), **fields)
+    def __init__(
+        self,
+        version: str = "1.36",
+        plugins: str = "{multiPoint: {enabled: [{name: GangScheduling}]}}",
+        history: HistoryLimits | None = None,
+        api: FakeApi | None = None,
+        **options: str,
+    ) -> None:
+        super().__init__(api, behaving_as(version, plugins=plugins, **options), history=history)
         self.version = version
         if version in VERSIONS:
             self.podgroups = self.object_inputs(Watch(f"scheduling.k8s.io/{VERSIONS[version]}", "podgroups"))
@@ -49,21 +62,27 @@ class PodGroupEngine(Engine):
         event: EventType = EventType.ADDED,
         key: str = "",
         priority: int = 0,
+        spec: Mapping[str, Any] = MappingProxyType({}),
         **status: Any,
     ) -> SchedulingPodGroup:
-        """With no minimum, it has the basic policy; with a key, all its pods belong in one domain of that label."""
+        """With no minimum, it has the basic policy; with a key, all its pods belong in one domain of that label; `spec`
+        has what else it asks for."""
         policy = PodGroupSchedulingPolicy(None if minimum is None else GangSchedulingPolicy(minimum))
         meta = ObjectMeta(name=name, namespace="ns", uid=f"{name}-uid", resource_version="1", generation=2)
         constraints = PodGroupSchedulingConstraints((PodGroupTopologyConstraint(key),)) if key else None
         group = SchedulingPodGroup(
-            meta, SchedulingPodGroupSpec(policy, constraints, priority=priority), SchedulingPodGroupStatus(**status)
+            meta,
+            SchedulingPodGroupSpec(policy, constraints, priority=priority, **spec),
+            SchedulingPodGroupStatus(**status),
         )
         self.podgroups.apply([(event, group)])
         return group
 
-    def add_members(self, group: str, *cpus: str, start: int = 0) -> None:
-        for number, cpu in enumerate(cpus, start):
+    def add_members(self, group: str, *cpus: str, start: int = 0) -> list[PodInfo]:
+        return [
             self.add_pod(f"{group}-{number}", cpu=cpu, schedulingGroup={"podGroupName": group})
+            for number, cpu in enumerate(cpus, start)
+        ]
 
     def add_gated(self, group: str, *numbers: int) -> list[PodInfo]:
         return [
@@ -92,6 +111,10 @@ class PodGroupEngine(Engine):
         ]
         return texts[-1] if texts else ""
 
+    def attempts(self, result: str) -> float:
+        """How many attempts at groups ended so."""
+        return self.metrics.pod_group_attempts.labels(result, "secondary-scheduler").value
+
     def conditions(self, group: str) -> list[dict[str, Any]]:
         """What was written about a group, oldest first."""
         path = f"/apis/scheduling.k8s.io/{VERSIONS[self.version]}/namespaces/ns/podgroups/{group}/status"
@@ -109,10 +132,10 @@ async def test_a_group_that_fits_is_placed_and_says_so(version: str) -> None:
         await eventually(lambda: len(engine.placed()) == 3, "all members")
         await eventually(lambda: len(engine.conditions("g")) == 1, "the condition")
     (condition,) = engine.conditions("g")
-    expected = {"1.36": "PodGroupScheduled", "1.37": "PodGroupInitiallyScheduled"}[version]
+    expected = "PodGroupScheduled" if version == "1.36" else "PodGroupInitiallyScheduled"
     assert (condition["type"], condition["status"], condition["reason"]) == (expected, "True", "Scheduled")
     assert condition["observedGeneration"] == 2
-    assert engine.metrics.pod_group_attempts.labels("scheduled", "secondary-scheduler").value == 1
+    assert engine.attempts("scheduled") == 1
     assert not [event for event in engine.api.events if event["reason"] == "SchedulingGroupIgnored"]
 
 
@@ -134,11 +157,13 @@ async def test_a_group_without_room_for_its_min_count_holds_nothing_and_says_why
     if version == "1.36":
         assert messages[:2] == [HELD_BACK] * 2
         assert engine.conditions("g")[0]["message"] == "pod group is unschedulable"
+    elif version == "1.38":
+        threshold = "scheduling policy's minimum threshold (3) cannot be satisfied"
+        assert messages[:2] == ['parent pod group "g" is unschedulable'] * 2
+        counts = "2 scheduled, 1 unschedulable, 0 not-evaluated"
+        assert engine.conditions("g")[0]["message"] == f"{threshold}: {counts}, {NO_VICTIMS}"
     else:
-        ending = (
-            "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining, pod group preemption: No preemption victims"
-        )
-        ending += " found for incoming preemptor"
+        ending = f"minCount (3) cannot be satisfied: 2 scheduled, 0 remaining, {NO_VICTIMS}"
         assert messages[:2] == [f"pod group is unschedulable, {ending}"] * 2
         assert engine.conditions("g")[0]["message"] == ending
     assert (engine.conditions("g")[0]["status"], engine.conditions("g")[0]["reason"]) == ("False", "Unschedulable")
@@ -306,6 +331,97 @@ def test_the_feature_gates_enable_the_plugin_in_every_profile(
     text += "profiles: [{schedulerName: one}, {schedulerName: two}]\n"
     configuration = load_configuration(text, source="test", cluster_minor=minor, feature_gates=gates)
     assert ["GangScheduling" in profile.enabled for profile in configuration.profiles] == [enabled] * 2
+
+
+# What is not followed ------------------------------------------------------------------------------------------------
+
+CHILD = {"parent_composite_pod_group_name": "whole"}
+WITH_CLAIMS = {"resource_claims": (PodGroupResourceClaim("gpus"), PodGroupResourceClaim("nics"))}
+REFUSED = (
+    "pod group ns/g: spec.{} is not followed, so none of its pods is placed: create the group without it, or leave its "
+    "pods to a scheduler that follows it"
+)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("compatibility", ["safe", "upstream"])
+@pytest.mark.parametrize("minimum", [3, None])
+@pytest.mark.parametrize(
+    ("spec", "field"), [(CHILD, "parentCompositePodGroupName whole"), (WITH_CLAIMS, "resourceClaims gpus, nics")]
+)
+async def test_a_group_that_asks_for_what_is_not_followed_waits_as_a_whole_and_says_so(
+    version: str, compatibility: str, minimum: int | None, spec: Mapping[str, Any], field: str
+) -> None:
+    async with started(PodGroupEngine(version, compatibility=compatibility)) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_node("n1", cpu="8")
+        engine.add_group("g", minimum, spec=spec, key="rack")
+        engine.add_members("g", "700m", "700m", "800m")
+        expected = REFUSED.format(field)
+        await eventually(lambda: all(expected in engine.message(f"g-{number}") for number in range(3)), "each is told")
+        await eventually(lambda: bool(engine.conditions("g")), "the condition")
+        await eventually(lambda: len(engine.api.events) == 3, "the Events")
+        assert not engine.placed()
+    (condition,) = engine.conditions("g")
+    assert (condition["status"], condition["reason"], condition["message"]) == ("False", "Unschedulable", expected)
+    assert all(event["reason"] == "FailedScheduling" and expected in event["note"] for event in engine.api.events)
+
+
+async def test_a_later_pod_of_a_group_that_runs_waits_too_and_the_group_stays_scheduled() -> None:
+    """Another scheduler, or one of ours before it knew, has placed the others."""
+    former = PodGroupCondition("PodGroupInitiallyScheduled", "True", 2, "2026-01-01T00:00:00Z", "Scheduled", "")
+    async with started(PodGroupEngine("1.37")) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_node("n1", cpu="8")
+        engine.add_group("g", 1, spec=CHILD, conditions=(former,))
+        engine.add_pod("g-0", cpu="100m", node="n1", schedulingGroup={"podGroupName": "g"})
+        engine.add_members("g", "100m", start=1)
+        await eventually(lambda: "parentCompositePodGroupName whole" in engine.message("g-1"), "the reason")
+        assert not engine.placed()
+        assert not engine.conditions("g")
+
+
+async def test_a_group_that_is_created_again_without_the_field_is_placed() -> None:
+    async with started(PodGroupEngine("1.37")) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_node("n1", cpu="8")
+        group = engine.add_group("g", 2, spec=CHILD)
+        engine.add_members("g", "100m", "100m")
+        await eventually(lambda: bool(engine.message("g-1")), "the reason")
+        engine.podgroups.apply([(EventType.DELETED, group)])
+        engine.add_group("g", 2)
+        await eventually(lambda: len(engine.placed()) == 2, "both", 20)
+
+
+async def test_without_pre_filter_a_group_that_is_not_followed_is_held_in_permit() -> None:
+    plugins = "{preEnqueue: {enabled: [{name: GangScheduling}]}, permit: {enabled: [{name: GangScheduling}]}}"
+    async with started(PodGroupEngine("1.37", plugins)) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_node("n1", cpu="8")
+        engine.add_group("g", 2, spec=CHILD)
+        engine.add_members("g", "100m", "100m")
+        expected = REFUSED.format("parentCompositePodGroupName whole")
+        await eventually(lambda: all(expected in engine.message(f"g-{number}") for number in range(2)), "each is told")
+        assert not engine.placed()
+        assert engine.state.assumed_count == 0
+
+
+async def test_who_asks_about_a_pod_of_a_group_that_is_not_followed_is_told_why() -> None:
+    history = HistoryLimits(records=100, bytes=1 << 20, detail_share=1.0)
+    async with started(PodGroupEngine("1.37", history=history)) as engine:
+        assert isinstance(engine, PodGroupEngine)
+        engine.add_node("n1", cpu="8")
+        engine.add_group("g", 2, spec=WITH_CLAIMS)
+        engine.add_members("g", "100m", "100m")
+        await eventually(lambda: bool(engine.message("g-1")), "the reason")
+        assert engine.inspector is not None
+        answer = engine.inspector.answer(PodsQuestion("ns", "g-0", 10))
+    assert isinstance(answer, DecisionList)
+    assert answer.waiting
+    assert answer.waiting.now.feasible == 0
+    assert [(each.plugin, each.reason) for each in answer.waiting.now.rejected] == [
+        ("GangScheduling", REFUSED.format("resourceClaims gpus, nics"))
+    ]
 
 
 # Topology ------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ import pytest
 
 from scheduler.framework import GangSlice, GangTopology, PodInfo
 from scheduler.kube.model import ObjectMeta, PodGroup, PodGroupSpec
+from scheduler.plugins.coscheduling.groups import Groups
+from scheduler.plugins.coscheduling.topologies import Topologies
 from scheduler.plugins.coscheduling.topology import (
     PREFERRED,
     PREFIX,
@@ -15,7 +17,6 @@ from scheduler.plugins.coscheduling.topology import (
     SLICE_SIZE,
     WIDEN_AFTER,
     GroupTopology,
-    Topologies,
     read_topology,
 )
 from tests.unit.scheduler.core.builders import pod
@@ -146,5 +147,5 @@ def test_members_without_a_rank_of_their_own_are_named(labels: dict[str, str], e
 
 def test_a_minimum_that_is_no_multiple_of_the_slices_is_refused() -> None:
     meta = ObjectMeta(name="g", namespace="ns", annotations={SLICE: RACK, SLICE_SIZE: "4"})
-    _, problem = Topologies().of(PodGroup(meta, PodGroupSpec(6)))
+    _, problem = Topologies(Groups(None)).of(PodGroup(meta, PodGroupSpec(6)))
     assert problem == f"minMember 6 is no multiple of {SLICE_SIZE} 4"

@@ -18,7 +18,7 @@ from scheduler.framework import (
     Status,
     unresolvable,
 )
-from scheduler.state import QueuedPod, SchedulingQueue
+from scheduler.state import QueuedPod, Requeue, SchedulingQueue
 from tests.support.faketime import ManualClocks
 from tests.support.selection import tries
 from tests.unit.scheduler.core.builders import pod
@@ -141,6 +141,47 @@ def test_back_off_doubles_up_to_the_maximum(clock: ManualClocks, attempts: int, 
     queue.add_unschedulable(queued, rejectors=())
     queued.consecutive_errors = 0
     assert queue.backoff_until(queued) == 1000 + seconds
+
+
+@pytest.mark.parametrize(("size", "seconds"), [(1, 10), (2, 14), (100, 100)])
+def test_the_longest_back_off_grows_with_the_root_of_the_pods_that_are_tried_together(
+    clock: ManualClocks, size: int, seconds: int
+) -> None:
+    queue = make(clock)
+    queue.add(pod("p"))
+    for _ in range(20):
+        queued = queue.pop()
+        queued.entity_size = size
+        assert queue.add_unschedulable(queued, rejectors=["Fit"], requeue=Requeue.AFTER_BACKOFF) == "backoff"
+        queue.activate(["uid-p"])
+    queue.pop()
+    queue.add_unschedulable(queued, rejectors=["Fit"], requeue=Requeue.AFTER_BACKOFF)
+    assert queue.backoff_until(queued) == 1000 + seconds
+    assert queue.pop() is None, "it is not tried before, though there is nothing else to do"
+    clock.now += seconds + 1
+    queue.flush()
+    assert names(queue) == ["p"]
+
+
+def test_what_is_left_over_is_tried_again_at_once_in_its_old_place(clock: ManualClocks) -> None:
+    queue = make(clock)
+    queue.add(pod("left"))
+    clock.now += 1
+    queue.add(pod("later"))
+    queued = queue.pop()
+    clock.now += 1
+    assert queue.add_unschedulable(queued, rejectors=["Fit"], requeue=Requeue.IMMEDIATELY) == "active"
+    assert names(queue) == ["left", "later"]
+
+
+def test_a_popped_pod_that_may_not_be_tried_any_more_is_taken_back(clock: ManualClocks) -> None:
+    queue = make(clock)
+    queue.add(pod("p"))
+    queued = queue.pop()
+    assert not queue.takes_back(queued)
+    queued.pod = pod("p", schedulingGates=[{"name": "later"}])
+    assert queue.takes_back(queued)
+    assert (queue.queue_of("uid-p"), queued.attempts) == ("gated", 0)
 
 
 def test_nothing_else_to_do_pops_a_pod_that_backs_off_but_not_one_after_an_error(clock: ManualClocks) -> None:

@@ -1,107 +1,39 @@
 """GangScheduling: the pods of a PodGroup of scheduling.k8s.io run together or not at all (plugins/gangscheduling and
-schedule_one_podgroup.go of kube-scheduler 1.36 and 1.37).
+schedule_one_podgroup.go of kube-scheduler since 1.36).
 
 The placing itself is the engine's (`scheduler.core.gang`), in kube-scheduler's order. Preemption for a group that does
 not fit is the preempting plugins' concern (`scheduler.preemption.gangs`), and so is `disruptionMode`
-(`scheduler.preemption.groups`). Not followed: CompositePodGroups.
+(`scheduler.preemption.groups`). Groups with a CompositePodGroup as parent, or with ResourceClaims, are refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
-
-import msgspec
 
 from scheduler import framework as fw
 from scheduler.catalog import ActionType
-from scheduler.kube.model import PodGroupCondition, SchedulingPodGroup
-from scheduler.kube.primitives import format_seconds
+from scheduler.kube.model import SchedulingPodGroup
+from scheduler.plugins.gangscheduling.conditions import PodGroupConditions
+from scheduler.plugins.gangscheduling.words import NAME, words_of
 
-# The condition of a PodGroup that says whether it is scheduled (updatePodGroupCondition of kube-scheduler).
-
-_MESSAGE_LENGTH = 32_768
-"""The API server refuses longer ones."""
-
-
-class PodGroupConditions:
-    """Writes the condition of PodGroups, one request per group at a time.
-
-    A write that fails is not repeated: the next attempt at the gang says the same again.
-    """
-
-    def __init__(self, handle: fw.Handle, kind: str, condition: str) -> None:
-        """Configure.
-
-        Args:
-            handle: patches the status.
-            kind: of the groups, as the store of objects calls it.
-            condition: its type.
-        """
-        self._handle = handle
-        self._kind = kind
-        self._type = condition
-        self._writing: set[str] = set()
-
-    def publish(self, group: SchedulingPodGroup, outcome: fw.Status) -> None:
-        """Say what became of a group; a group that was scheduled once stays so."""
-        former = next((each for each in group.status.conditions if each.type == self._type), None)
-        if former is not None and former.status == "True" and not outcome.is_success:
-            return
-        condition = self._condition(group, former, outcome)
-        if condition == former or group.metadata.uid in self._writing:
-            return
-        self._writing.add(group.metadata.uid)
-        self._handle.spawn(self._write(group, condition), f"condition of pod group {group.metadata.key}")
-
-    def _condition(
-        self, group: SchedulingPodGroup, former: PodGroupCondition | None, outcome: fw.Status
-    ) -> PodGroupCondition:
-        if outcome.is_success:
-            status, reason, message = "True", "Scheduled", ""
-        else:
-            reason = "Unschedulable" if outcome.is_rejection else "SchedulerError"
-            status, message = "False", outcome.message[:_MESSAGE_LENGTH]
-        if former is not None and former.status == status:
-            since = former.last_transition_time
-        else:
-            since = format_seconds(self._handle.now())
-        return PodGroupCondition(self._type, status, group.metadata.generation, since, reason, message)
-
-    async def _write(self, group: SchedulingPodGroup, condition: PodGroupCondition) -> None:
-        others = [each for each in group.status.conditions if each.type != self._type]
-        patch = {"status": {"conditions": msgspec.to_builtins([*others, condition])}}
-        try:
-            status, _ = await self._handle.patch_object(self._kind, group, patch, "status")
-        finally:
-            self._writing.discard(group.metadata.uid)
-        if not status.is_success:
-            self._handle.log(
-                "warning",
-                "GangScheduling",
-                "a pod group's condition was not written",
-                podGroup=group.metadata.key,
-                error=status.message[:300],
-            )
-
-
-NAME = "GangScheduling"
+_CLAIMS = 4
+"""So many may a group have."""
 _TIMEOUT_SECONDS = 300.0
 """Upstream's permitTimeoutDuration."""
-_TOO_FEW_PODS = "waiting for minCount pods from a gang to appear in scheduling queue"
-_GATED = "waiting for the scheduling gates of the pods of its pod group"
-_UNSCHEDULABLE = "pod group is unschedulable"
-_NO_DOMAIN = "no feasible placements found"
-_HELD_BACK = (
-    f"{_UNSCHEDULABLE}, waiting for minCount pods from a gang to be scheduled, one or more plugins asked to wait and "
-    "no plugin rejected pod"
-)
 
 
 class GangScheduling(
-    fw.PreEnqueuePlugin, fw.PermitPlugin, fw.EnqueueExtensions, fw.ObjectReader, fw.PodReader, fw.GangReporter
+    fw.PreEnqueuePlugin,
+    fw.PreFilterPlugin,
+    fw.PermitPlugin,
+    fw.EnqueueExtensions,
+    fw.ObjectReader,
+    fw.PodReader,
+    fw.GangReporter,
 ):
-    """PreEnqueue on the size of a group, and what the engine asks about gangs."""
+    """PreEnqueue on the size of a group, PreFilter on what it asks for, and what the engine asks about gangs."""
 
     name = NAME
 
@@ -109,18 +41,18 @@ class GangScheduling(
         """Take no args. In versions before 1.36 there are no PodGroups, and nothing happens."""
         version = context.kubernetes
         self._kind = version.pod_group_kind
+        self._words = words_of(version)
         self._gives_up_early = version.gives_up_early
         self._preempts = version.preempts_for_groups
         # The same version queues a group as one, which waits until none of its pods has a gate.
         self._gated_as_one = version.gives_up_early
+        self._is_entity = version.gives_up_early and context.upstream
         self._gated: dict[tuple[str, str, str], set[str]] = {}
         self._handle = context.handle
         self._objects: fw.Objects | None = None
         self._pods: fw.Pods | None = None
         self._conditions = (
-            None
-            if context.handle is None
-            else PodGroupConditions(context.handle, self._kind, version.pod_group_condition)
+            None if context.handle is None else PodGroupConditions(context.handle, self._kind, self._words, self._find)
         )
 
     def use_objects(self, objects: fw.Objects) -> None:
@@ -168,15 +100,12 @@ class GangScheduling(
             return fw.SUCCESS
         group = self._group_of(pod)
         if group is None:
-            # The grammar is upstream's.
-            return fw.unresolvable(
-                f'waiting for pods\'s pod group "{pod.scheduling_group}" to appear in scheduling queue'
-            )
+            return fw.unresolvable(self._words.missing(pod.scheduling_group))
         gang = group.spec.scheduling_policy.gang
         if gang is not None and len(self._members(pod)) < gang.min_count:
-            return fw.unresolvable(_TOO_FEW_PODS)
+            return fw.unresolvable(self._words.too_few(group))
         if _key(pod) in self._gated and not pod.spec.gates:
-            return fw.unresolvable(_GATED)
+            return fw.unresolvable(self._words.gated)
         return fw.SUCCESS
 
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
@@ -213,13 +142,25 @@ class GangScheduling(
 
     # The attempt ----------------------------------------------------------------------------------------------------
 
+    def pre_filter(
+        self, state: fw.CycleState, pod: fw.PodInfo, view: fw.NodeView
+    ) -> tuple[fw.PreFilterResult | None, fw.Status]:
+        """Reject a pod whose group asks for what is not followed: passed over, that would be a wrong placement."""
+        return None, self._refusal(pod)
+
+    def _refusal(self, pod: fw.PodInfo) -> fw.Status:
+        group = self._group_of(pod)
+        problem = "" if group is None else _not_followed(group)
+        return fw.unresolvable(problem) if problem else fw.SUCCESS
+
     def permit(self, state: Any, pod: fw.PodInfo, node: str) -> tuple[fw.Status, float]:
-        """Allow, as a gang gets here as a whole; but for a pod whose PodGroup is gone, as upstream."""
+        """Allow, as a gang gets here as a whole; but for a pod whose PodGroup is gone, as upstream, and for one whose
+        group is refused, where PreFilter does not run."""
         if self.has_gang(pod) and self._group_of(pod) is None:
             missing = f'podgroup.scheduling.k8s.io "{pod.scheduling_group}" not found'
             reason = f"failed to get podGroup {pod.namespace}/{pod.scheduling_group}: {missing}"
             return fw.failure(f'running Permit plugin "{NAME}": {reason}'), 0.0
-        return fw.SUCCESS, 0.0
+        return self._refusal(pod), 0.0
 
     # Gangs ----------------------------------------------------------------------------------------------------------
 
@@ -229,32 +170,36 @@ class GangScheduling(
 
     def gang_of(self, pod: fw.PodInfo) -> fw.Gang | None:
         """Return the gang of a pod as it is now; None once enough members have nodes: further ones, which may be
-        thousands, are scheduled like any other pod."""
+        thousands, are scheduled like any other pod, unless upstream's queue is followed. One that is refused is a gang,
+        which says so as a whole."""
         group = self._group_of(pod)
         if group is None or self._pods is None:
             return None
         policy = group.spec.scheduling_policy.gang
         minimum = policy.min_count if policy is not None else 1
-        key = self._topology_key(group)
+        refusal, key = _not_followed(group), self._topology_key(group)
         nodes: list[str] = []
         waiting = []
         for member in self._members(pod):
             if node := self._pods.node_of(member):
                 nodes.append(node)
-                if len(nodes) >= minimum and not key:
+                if len(nodes) >= minimum and not key and not self._is_entity and not refusal:
                     return None
             elif not member.deleting and not member.spec.gates:
                 waiting.append(member)
         return fw.Gang(
             f"pod group {pod.namespace}/{pod.scheduling_group} of scheduling.k8s.io",
             tuple(waiting),
-            minimum,
+            max(minimum, len(nodes) + 1) if refusal else minimum,
             len(nodes),
-            _TIMEOUT_SECONDS,
+            math.inf if self._is_entity else _TIMEOUT_SECONDS,
             fw.MemberTries.WHILE_POSSIBLE if self._gives_up_early else fw.MemberTries.EACH_ONCE,
-            self._held_back(minimum, key),
-            fw.GangTopology((key,), nodes=tuple(dict.fromkeys(nodes)), is_scored=True) if key else None,
-            self._preemptor(group, waiting) if self._preempts else None,
+            (lambda *counts: refusal) if refusal else self._words.held_back(minimum, bool(key)),
+            fw.GangTopology((key,), nodes=tuple(dict.fromkeys(nodes)), is_scored=True) if key and not refusal else None,
+            self._is_entity,
+            self._check_of(group) if self._is_entity else None,
+            None if refusal else self._words.of_members(group),
+            self._preemptor(group, waiting) if self._preempts and not refusal else None,
         )
 
     def _preemptor(self, group: SchedulingPodGroup, waiting: Sequence[fw.PodInfo]) -> fw.Preemptor:
@@ -272,6 +217,13 @@ class GangScheduling(
             fw.SCHEDULING_GROUP,
         )
 
+    def _check_of(self, group: SchedulingPodGroup) -> Callable[[Sequence[fw.PodInfo]], str]:
+        def check(waiting: Sequence[fw.PodInfo]) -> str:
+            placed = [pod for pod in self._members(waiting[0]) if self._pods is not None and self._pods.node_of(pod)]
+            return next(self._words.unlike(group, [*waiting, *placed]), "")
+
+        return check
+
     @staticmethod
     def _topology_key(group: SchedulingPodGroup) -> str:
         """Return the label of which all pods must have one value; "" without one.
@@ -281,13 +233,6 @@ class GangScheduling(
         """
         constraints = group.spec.scheduling_constraints
         return "" if constraints is None else next((constraint.key for constraint in constraints.topology), "")
-
-    def _held_back(self, minimum: int, key: str) -> Any:
-        if not self._gives_up_early:
-            return lambda fit, untried, domains: _HELD_BACK
-        if key:
-            return lambda fit, untried, domains: _in_domains(minimum, fit, untried, domains)
-        return lambda fit, untried, domains: f"{_UNSCHEDULABLE}, {_progress(minimum, fit, untried)}"
 
     def gang_placed(self, pod: fw.PodInfo) -> None:
         """Do nothing."""
@@ -303,16 +248,19 @@ class GangScheduling(
         group = self._group_of(pod)
         if group is None or self._conditions is None:
             return
-        if outcome.is_rejection:
-            outcome = fw.unschedulable(
-                outcome.message.removeprefix(f"{_UNSCHEDULABLE}, ") if self._gives_up_early else _UNSCHEDULABLE
-            )
+        if refusal := _not_followed(group):
+            outcome = fw.unschedulable(refusal)
+        elif outcome.is_rejection:
+            outcome = fw.unschedulable(self._words.of_group(outcome.message))
         self._conditions.publish(group, outcome)
 
     def _group_of(self, pod: fw.PodInfo) -> SchedulingPodGroup | None:
-        if self._objects is None or not self.has_gang(pod):
-            return None
-        group: SchedulingPodGroup | None = self._objects.get(self._kind, pod.namespace, pod.scheduling_group)
+        return self._find(pod.namespace, pod.scheduling_group) if self.has_gang(pod) else None
+
+    def _find(self, namespace: str, name: str) -> SchedulingPodGroup | None:
+        group: SchedulingPodGroup | None = None
+        if self._objects is not None:
+            group = self._objects.get(self._kind, namespace, name)
         return group
 
     def _members(self, pod: fw.PodInfo) -> Collection[fw.PodInfo]:
@@ -320,6 +268,18 @@ class GangScheduling(
         if self._pods is None:
             return ()
         return self._pods.labelled(fw.SCHEDULING_GROUP, pod.namespace, pod.scheduling_group)
+
+
+def _not_followed(group: SchedulingPodGroup) -> str:
+    """Say what a group asks for that is not followed, and what to do; "" where there is nothing."""
+    if parent := group.spec.parent_composite_pod_group_name:
+        field = f"parentCompositePodGroupName {parent}"
+    elif claims := group.spec.resource_claims:
+        field = f"resourceClaims {', '.join(claim.name for claim in claims[:_CLAIMS])}"
+    else:
+        return ""
+    remedy = "create the group without it, or leave its pods to a scheduler that follows it"
+    return f"pod group {group.metadata.key}: spec.{field} is not followed, so none of its pods is placed: {remedy}"
 
 
 def _is_gated(pod: fw.PodInfo) -> bool:
@@ -330,18 +290,3 @@ def _is_gated(pod: fw.PodInfo) -> bool:
 def _key(pod: fw.PodInfo) -> tuple[str, str, str]:
     """Return what the pods have in common that a scheduler queues as one."""
     return pod.scheduler_name, pod.namespace, pod.scheduling_group
-
-
-def _progress(minimum: int, fit: int, untried: int) -> str:
-    """Return upstream's text of 1.37 (PlacementFeasible) for a group that does not reach its minCount."""
-    reached = "cannot be satisfied" if fit + untried < minimum else "is not yet satisfied"
-    return f"minCount ({minimum}) {reached}: {fit} scheduled, {untried} remaining"
-
-
-def _in_domains(minimum: int, fit: int, untried: int, domains: int) -> str:
-    """Return upstream's text of 1.37 for a group that has to be in one domain, with what became of it in one of
-    them."""
-    if not domains:
-        return _NO_DOMAIN
-    first = f"first placement status: {_progress(minimum, fit, untried)}"
-    return f"{_UNSCHEDULABLE}, {_UNSCHEDULABLE}, 0/{domains} placements are available, {first}"
