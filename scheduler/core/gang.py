@@ -342,7 +342,7 @@ class _GangAttempt:
 
     def _without_members(self) -> Overlay:
         """Return the cluster as it is now, with the nodes of the domain as candidates."""
-        overlay = self.cluster.overlay(self._rows())
+        overlay = self.cluster.branch(self._rows())
         overlay.forget_nominations(self._uids)
         return overlay
 

@@ -206,6 +206,9 @@ class NodeView(Protocol):
     def overlay(self) -> "WhatIfView":
         """Return a view on which pods can be added and removed without touching this one."""
 
+    def without_lower(self, priority: int) -> tuple[int, "WhatIfView"]:
+        """Return an overlay without the pods below a priority, and how many these are; not for overlays."""
+
     @property
     def objects(self) -> Objects:
         """Objects of other kinds, as they are now (also for a frozen view)."""

@@ -7,14 +7,13 @@ that have no pods to go together are tried at the same time. The answer is the s
 room away.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from msgspec import Struct, field
 
 from scheduler.framework import (
-    BoolArray,
     Code,
     CycleState,
     Diagnosis,
@@ -49,8 +48,8 @@ _ONGOING = "ongoing preemption on nominated nodes"
 _NO_VICTIMS = "No preemption victims found for incoming preemptor"
 _ROUNDS = 4
 """So often who had to go is given another chance, as others are in the way who took its room."""
-_POD_UNITS, _UNIT_UNITS = 3, 8
-"""To take a pod away, and to compare what is preempted together with others, measured."""
+_UNIT_UNITS = 8
+"""To compare what is preempted together with others, measured."""
 
 
 class GangEvaluator:
@@ -124,11 +123,16 @@ class GangEvaluator:
 
 
 class _Unit(Struct, eq=False):
-    """What is preempted together, and where its pods are in the batch of all lower ones."""
+    """What is preempted together, and where its pods are in a batch of lower ones."""
 
     unit: PreemptionUnit
+    batch: PodBatch
     indices: list[int]
-    violations: int = 0
+
+    @property
+    def first(self) -> str:
+        """UID of its first pod, by which it is known."""
+        return self.unit.members[0].pod.uid
 
 
 class _Part(Struct, eq=False):
@@ -148,46 +152,47 @@ class _Room:
     """
 
     def __init__(
-        self,
-        preemptor: Preemptor,
-        view: NodeView,
-        filters: FilterRunner,
-        rules: VictimRules,
-        work: Work,
+        self, preemptor: Preemptor, view: NodeView, filters: FilterRunner, rules: VictimRules, work: Work
     ) -> None:
         self._before = view
         self._filters = filters
         self._rules = rules
         self._work = work
-        self._now = view.now
-        self._objects = view.objects
+        self._priority = preemptor.priority
         self._units = UnitsInView(rules.groups, view) if rules.groups.exist() else None
-        self._batch = PodBatch(self._lower_pods(preemptor, view))
-        self.lower = len(self._batch.pods)
-        self.view = view.overlay()
+        own = rules.groups.placed(view, preemptor.namespace, preemptor.name, preemptor.group_label)
+        own_lower = [member for member in own if member.row >= 0 and member.pod.priority < preemptor.priority]
+        self._own = {member.pod.uid for member in own_lower}
+        lower, self.view = view.without_lower(preemptor.priority)
+        self.lower = lower - len(own_lower)
+        for member in own_lower:
+            self.view.add_pod(member.pod, member.row)
         self.view.forget_nominations({pod.uid for pod in preemptor.pods})
-        self.view.move_pods(self._batch, self._batch.all_indices(), -1)
 
-    def _lower_pods(self, preemptor: Preemptor, view: NodeView) -> list[tuple[int, PodInfo]]:
-        rows = view.rows[view.lowest_priority[view.rows] < preemptor.priority]
-        self._work.charge(int(view.pod_count[rows].sum()) * _POD_UNITS, "pods on nodes")
-        priority = preemptor.priority
-        lower = [(row, pod) for row in rows.tolist() for pod in view.pods_on(row) if pod.priority < priority]
-        return [each for each in lower if not preemptor.is_own(each[1])]
+    def _lower_pods(self, rows: Iterable[int]) -> list[tuple[int, PodInfo]]:
+        """Return the pods that were taken from some rows."""
+        view, priority = self._before, self._priority
+        lower = [(row, pod) for row in rows for pod in view.pods_on(row) if pod.priority < priority]
+        self._work.charge(len(lower), "lower pods")
+        return [each for each in lower if each[1].uid not in self._own] if self._own else lower
+
+    def _lower_pods_of_all(self) -> list[tuple[int, PodInfo]]:
+        view = self._before
+        return self._lower_pods(view.rows[view.lowest_priority[view.rows] < self._priority].tolist())
 
     def victims_of(self, assignments: Sequence[GangAssignment], trials: GangTrials) -> tuple[PodInfo, ...]:
         """Put back who need not go for members on their nodes; returns the others, the most important first."""
         members = _Members(assignments, self.view, self._before, trials)
-        needed = np.isin(self._batch.rows, members.rows)
-        units = self._in_order(needed)
+        units = self._in_order(self._units_of(self._lower_pods(members.by_row)))
         victims = self._put_back_by_node(units, members)
-        together = [index for unit in units for index in unit.indices]
-        apart = np.flatnonzero(~needed & ~np.isin(np.arange(self.lower), together))
-        self.view.move_pods(self._batch, apart, 1)
-        if members.look_further and not trials.still_fit(self.view, assignments):
-            self.view.move_pods(self._batch, apart, -1)
-            victims = self._without_those_in_the_way(units, victims, members, assignments, trials)
-        ordered = self._rules.units_by_importance([unit.unit for unit in victims], self._now)
+        if members.look_further:
+            uids = frozenset().union(*(unit.unit.uids for unit in units))
+            apart = PodBatch([each for each in self._lower_pods_of_all() if each[1].uid not in uids])
+            self.view.move_pods(apart, apart.all_indices(), 1)
+            if not trials.still_fit(self.view, assignments):
+                self.view.move_pods(apart, apart.all_indices(), -1)
+                victims = self._without_those_in_the_way(units, victims, members, assignments, trials)
+        ordered = self._rules.units_by_importance([unit.unit for unit in victims], self._before.now)
         return tuple(pod for unit in ordered for pod in unit.pods)
 
     def _without_those_in_the_way(
@@ -210,94 +215,85 @@ class _Room:
             return trials.still_fit(self.view, assignments)
 
         kept = _without(units, victims)
-        self._move_all(kept, -1)
-        chosen = np.ones(self.lower, dtype=np.bool_)
-        chosen[[index for unit in victims for index in unit.indices]] = False
-        in_the_way = self._put_back([_Part(set(), [self._in_order(chosen)])], fit)
+        self._move(kept, -1)
+        others = _without(self._units_of(self._lower_pods_of_all()), victims)
+        in_the_way = self._put_back([_Part(set(), [self._in_order(others)])], fit)
         for _ in range(_ROUNDS):
             # Their room may be enough for some of those that had none, who may be in the way, too.
             units, kept = _without(units, in_the_way), _without(kept, in_the_way)
-            self._move_all(kept, -1)
+            self._move(kept, -1)
             victims = self._put_back_by_node(units, members)
             newly_kept = _without(units, [*victims, *kept])
             kept = _without(units, victims)
             if not newly_kept or fit(_Part(set())):
                 break
-            self._move_all(newly_kept, -1)
+            self._move(newly_kept, -1)
             in_the_way += self._put_back([_Part(set(), [newly_kept])], fit)
         return in_the_way + _without(victims, in_the_way)
 
     # What is preempted together -------------------------------------------------------------------------------------
 
-    def _in_order(self, chosen: BoolArray) -> list[_Unit]:
-        """Return what is preempted together of some pods, in the order in which it is given another chance: first what
-        breaks a budget when everybody goes, the most important first."""
-        by_first: dict[str, _Unit] = {}
-        indices = self._indices_of_groups()
-        for index in np.flatnonzero(chosen).tolist():
-            unit = self._unit_of(index, indices)
-            by_first.setdefault(unit.unit.members[0].pod.uid, unit)
-        self._work.charge(len(by_first) * _UNIT_UNITS, "lower pods on nodes of members")
-        violations = self._violations(indices)
-        units = list(by_first.values())
-        important = self._sorted(units)
-        for unit in important:
-            unit.violations = violations.get(unit.unit.members[0].pod.uid, 0)
-        return [unit for unit in important if unit.violations] + [unit for unit in important if not unit.violations]
+    def _units_of(self, pods: Iterable[tuple[int, PodInfo]]) -> list[_Unit]:
+        """Return what goes with some pods, each unit once."""
+        found: dict[str, PreemptionUnit] = {}
+        for row, pod in pods:
+            if self._units is None:
+                unit = unit_of_pod(row, pod, self._rules.groups.rank(pod))
+            else:
+                unit = self._units.unit_of(row, pod)
+            found.setdefault(unit.members[0].pod.uid, unit)
+        members = [(member.row, member.pod) for unit in found.values() for member in unit.members if member.row >= 0]
+        self._work.charge(len(members) * _UNIT_UNITS, "lower pods on nodes of members")
+        batch, units, end = PodBatch(members), [], 0
+        for unit in found.values():
+            start, end = end, end + sum(member.row >= 0 for member in unit.members)
+            units.append(_Unit(unit, batch, list(range(start, end))))
+        return units
 
-    def _sorted(self, units: Iterable[_Unit]) -> list[_Unit]:
+    def _in_order(self, units: Sequence[_Unit]) -> list[_Unit]:
+        """Return units in the order in which they are given another chance: first what breaks a budget when everybody
+        goes, the most important first."""
+        violations = self._violations()
+        important = self._sorted(units)
+        return [unit for unit in important if unit.first in violations] + [
+            unit for unit in important if unit.first not in violations
+        ]
+
+    def _sorted(self, units: Sequence[_Unit]) -> list[_Unit]:
         by_unit = {id(unit.unit): unit for unit in units}
-        ordered = self._rules.units_by_importance([unit.unit for unit in by_unit.values()], self._now)
+        ordered = self._rules.units_by_importance([unit.unit for unit in units], self._before.now)
         return [by_unit[id(unit)] for unit in ordered]
 
-    def _unit_of(self, index: int, of_groups: Mapping[str, int]) -> _Unit:
-        row, pod = self._batch.pods[index]
-        if self._units is None:
-            return _Unit(unit_of_pod(row, pod, self._rules.groups.rank(pod)), [index])
-        unit = self._units.unit_of(row, pod)
-        if len(unit.members) == 1:
-            return _Unit(unit, [index])
-        return _Unit(unit, [of_groups[member.pod.uid] for member in unit.members if member.row >= 0])
-
-    def _indices_of_groups(self) -> Mapping[str, int]:
-        if self._units is None:
-            return {}
-        return {pod.uid: index for index, (_, pod) in enumerate(self._batch.pods) if pod.scheduling_group}
-
-    def _violations(self, of_groups: Mapping[str, int]) -> Mapping[str, int]:
-        """Return by the UID of its first pod how many pods of a unit break a budget when all lower pods go, the most
-        important ones first."""
-        every = list(self._objects.every(PDB))
+    def _violations(self) -> Collection[str]:
+        """Return the first pods (UIDs) of the units that break a budget when all lower pods go, the most important
+        ones first."""
+        every = list(self._before.objects.every(PDB))
         if not every:
-            return {}
+            return ()
         self._work.charge_once(PDB, len(every), "PodDisruptionBudgets")
         budgets = Budgets(every, self._rules.kubernetes)
-        covered = [index for index, (_, pod) in enumerate(self._batch.pods) if budgets.in_namespace(pod.namespace)]
-        self._work.charge(
-            sum(_UNIT_UNITS + budgets.in_namespace(self._batch.pods[index][1].namespace) for index in covered),
-            "lower pods x PodDisruptionBudgets",
-        )
-        units = {unit.unit.members[0].pod.uid: unit for unit in [self._unit_of(index, of_groups) for index in covered]}
-        ordered = self._sorted(units.values())
+        covered = [each for each in self._lower_pods_of_all() if budgets.in_namespace(each[1].namespace)]
+        walked = sum(budgets.in_namespace(pod.namespace) for _, pod in covered)
+        self._work.charge(walked, "lower pods x PodDisruptionBudgets")
+        ordered = self._sorted(self._units_of(covered))
         counts = budgets.count([unit.unit for unit in ordered])
-        return {unit.unit.members[0].pod.uid: count for unit, count in zip(ordered, counts, strict=True) if count}
+        return {unit.first for unit, count in zip(ordered, counts, strict=True) if count}
 
     # Putting back ---------------------------------------------------------------------------------------------------
 
     def _put_back_by_node(self, units: Sequence[_Unit], members: "_Members") -> list[_Unit]:
         """Put back what the members' nodes have room for, each node by itself; returns the rest."""
         parts: dict[int, _Part] = {}
-        for unit in units:
-            rows = {self._batch.pods[index][0] for index in unit.indices} & members.by_row.keys()
+        rows_of = [[member.row for member in unit.unit.members if member.row in members.by_row] for unit in units]
+        for rows in rows_of:
             joined = {id(part): part for row in rows if (part := parts.get(row)) is not None}
             first, *others = joined.values() or [_Part(set(), [[]])]
             for other in others:
                 first.rows |= other.rows
-            first.rows |= rows
+            first.rows |= set(rows)
             parts.update(dict.fromkeys(first.rows, first))
-        for unit in units:
-            row = next(row for index in unit.indices if (row := self._batch.pods[index][0]) in parts)
-            parts[row].lists[0].append(unit)
+        for unit, rows in zip(units, rows_of, strict=True):
+            parts[rows[0]].lists[0].append(unit)
         distinct = list({id(part): part for part in parts.values()}.values())
 
         def fit(rows: set[int]) -> set[int]:
@@ -320,29 +316,30 @@ class _Room:
         active = [part for part in parts if part.lists and part.lists[-1]]
         while active:
             turns = [(part, part.lists.pop()) for part in active]
-            for _, units in turns:
-                for unit in units:
-                    self._move(unit, 1)
+            self._move([unit for _, units in turns for unit in units], 1)
             fit = fitting(set().union(*(part.rows for part in active))) if fitting is not None else set()
+            refused: list[_Unit] = []
             for part, units in turns:
                 if all_fit(part) if all_fit is not None else part.rows <= fit:
                     continue
-                for unit in units:
-                    self._move(unit, -1)
+                refused += units
                 if len(units) == 1:
                     left += units
                 else:
                     middle = len(units) // 2
                     part.lists += [units[middle:], units[:middle]]
+            self._move(refused, -1)
             active = [part for part in active if part.lists]
         return left
 
-    def _move_all(self, units: Iterable[_Unit], sign: int) -> None:
+    def _move(self, units: Iterable[_Unit], sign: int) -> None:
+        indices: dict[int, list[int]] = {}
+        batches: dict[int, PodBatch] = {}
         for unit in units:
-            self._move(unit, sign)
-
-    def _move(self, unit: _Unit, sign: int) -> None:
-        self.view.move_pods(self._batch, np.array(unit.indices, dtype=np.int64), sign)
+            batches[id(unit.batch)] = unit.batch
+            indices.setdefault(id(unit.batch), []).extend(unit.indices)
+        for key, batch in batches.items():
+            self.view.move_pods(batch, np.array(indices[key], dtype=np.int64), sign)
 
 
 def _without(units: Iterable[_Unit], others: Iterable[_Unit]) -> list[_Unit]:
@@ -368,7 +365,6 @@ class _Members:
     """The members on the nodes that they were given.
 
     Attributes:
-        rows: those nodes.
         by_row: the members there, in the order in which they were placed.
         look_further: whether a filter looks beyond the node for one of them.
     """
@@ -396,7 +392,6 @@ class _Members:
             else:
                 kind.before[row] = len(there)
             there.append(pod)
-        self.rows: RowArray = np.array(list(self.by_row), dtype=np.intp)
 
     def fitting(self, filters: FilterRunner, view: WhatIfView, rows: set[int], work: Work) -> set[int]:
         """Return those of some rows where all members pass that are there, as far as filters look at the node alone."""

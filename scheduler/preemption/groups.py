@@ -99,9 +99,9 @@ class PlacedGroups:
         group: SchedulingPodGroup | None = self._objects.latest(self._kind, pod.namespace, pod.scheduling_group)
         return group is not None and group.spec.is_disrupted_as_one
 
-    def placed(self, view: NodeView, namespace: str, group: str) -> Iterator[Member]:
-        """Yield the pods of a group that have a node, assumed ones included."""
-        members = () if self._pods is None else self._pods.labelled(SCHEDULING_GROUP, namespace, group)
+    def placed(self, view: NodeView, namespace: str, group: str, label: str = SCHEDULING_GROUP) -> Iterator[Member]:
+        """Yield the pods of a group that have a node, assumed ones included; `label` says how they name it."""
+        members = () if self._pods is None else self._pods.labelled(label, namespace, group)
         for pod in members:
             node = self._pods.node_of(pod) if self._pods is not None else ""
             row = view.row(node) if node else -1

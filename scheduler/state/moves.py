@@ -22,6 +22,7 @@ from scheduler.framework import (
     TermCounts,
     TermKind,
 )
+from scheduler.state.lowerpods import LowerSums
 from scheduler.state.nominations import NominatedSums
 from scheduler.state.termcounts import namespace_labels, terms_of
 
@@ -114,6 +115,21 @@ class MovedSums:
         if self.count is None:
             self.count = self._base.pod_count.copy()
         np.add.at(self.count, rows, float(sign))
+
+    def copy(self) -> "MovedSums":
+        """Return the same columns, to be written by themselves."""
+        copy = MovedSums(self._base)
+        copy.requested = {name: column.copy() for name, column in self.requested.items()}
+        copy.nonzero = {name: column.copy() for name, column in self.nonzero.items()}
+        copy.others = {amount: column.copy() for amount, column in self.others.items()}
+        copy.count = None if self.count is None else self.count.copy()
+        return copy
+
+    def remove_lower(self, lower: LowerSums) -> None:
+        """Take away what all pods below a priority request, before anything else is moved."""
+        self.requested = {name: self._base.requested(name) - amounts for name, amounts in lower.requested.items()}
+        self.nonzero = {name: self._base.nonzero_requested(name) - amounts for name, amounts in lower.nonzero.items()}
+        self.count = self._base.pod_count - lower.count
 
     def add_nominated(self, nominated: NominatedSums) -> None:
         """Add what nominated pods request."""

@@ -31,6 +31,7 @@ from scheduler.kube.primitives import Selector
 from scheduler.state.aggregates import NamespaceSums, PodAggregates, moved_holders, moved_sums
 from scheduler.state.assignments import RecentAssignments
 from scheduler.state.labelgroups import WeightedQuery, moved_weights
+from scheduler.state.lowerpods import LowerSums
 from scheduler.state.moves import Move, MovedSums, moved_by_domain, moved_by_node, moved_terms
 from scheduler.state.nominations import NominatedSums, Nominator, nominated_beside
 from scheduler.state.objects import ObjectStore
@@ -316,6 +317,21 @@ class Snapshot:
         are candidates: plugins see all nodes all the same."""
         return Overlay(self, self.candidates if candidates is None else candidates)
 
+    def branch(self, candidates: RowArray) -> "Overlay":
+        """As `overlay`, for many moves: an overlay of an overlay has no columns by class, so that is copied instead."""
+        return self.overlay(candidates)
+
+    def without_lower(self, priority: int) -> tuple[int, "Overlay"]:
+        """Return an overlay without the pods below a priority, and how many these are."""
+        table = self.table
+        log, pods = table.log, self._pods
+        sums = table.lower_pods.sums(
+            priority, table.infos, table.size, log.end, log.since, lambda name: pods.get(name, {}).values()
+        )
+        overlay = self.overlay()
+        overlay.remove_lower(sums)
+        return int(sums.count.sum()), overlay
+
 
 class Overlay(Snapshot):
     """A snapshot with pods added and removed: the rest of a gang, nominated pods, victims.
@@ -345,7 +361,7 @@ class Overlay(Snapshot):
         self._removed: dict[str, Holder] = {}
         self._moves_known: list[Move] = []
         self._unsettled: list[Callable[[], Iterable[Move]]] = []
-        self._moved_terms, self._terms_seen = False, 0
+        self._moved_terms = False
         self.moved_log: list[int] = []
         """Rows whose pods were changed, in order, with repetitions."""
         self.notes: dict[Hashable, Any] = {}
@@ -367,6 +383,19 @@ class Overlay(Snapshot):
         if any(nominee.uid in uids for pods in self.nominations.values() for nominee in pods):
             self._nominator = nominated_beside(uids, self.nominations)
             self.nominations = self._nominator.by_node
+
+    def branch(self, candidates: RowArray) -> "Overlay":
+        """Return a copy, where only some rows are candidates."""
+        copy = Overlay(self._base, candidates)
+        copy.nominations, copy._nominator = self.nominations, self._nominator
+        copy._sums = self._sums.copy()
+        copy._changed = {row: dict(pods) for row, pods in self._changed.items()}
+        copy._log = None if self._log is None else list(self._log)
+        copy._added, copy._removed = set(self._added), dict(self._removed)
+        copy._moves_known, copy._unsettled = list(self._moves_known), list(self._unsettled)
+        copy._moved_terms = self._moved_terms
+        copy.moved_log = list(self.moved_log)
+        return copy
 
     def narrow(self, candidates: RowArray) -> None:
         """From now on give pods these rows only."""
@@ -447,7 +476,7 @@ class Overlay(Snapshot):
     def terms_matching(self, pod: PodInfo, kind: TermKind) -> Sequence[TermCounts]:
         """Return the terms of pods on nodes that match this pod."""
         base = self._base.terms_matching(pod, kind)
-        return moved_terms(base, pod, kind, self, self._moves)
+        return moved_terms(base, pod, kind, self, self._moves) if self.pods_have_terms else base
 
     def requests_by_namespace(self, amounts: PodAmounts) -> Mapping[str, Resources]:
         """Return the sums of what pods count as using."""
@@ -457,11 +486,6 @@ class Overlay(Snapshot):
     @property
     def pods_have_terms(self) -> bool:
         """Whether any pod on a node may have a term between pods."""
-        if not self._moved_terms and not self._base.pods_have_terms:
-            # Asked after each move: what was looked at before is not looked at again.
-            moves = self._moves
-            self._moved_terms = any(move.pod.spec.terms.any for move in moves[self._terms_seen :])
-            self._terms_seen = len(moves)
         return self._moved_terms or self._base.pods_have_terms
 
     @property
@@ -476,6 +500,7 @@ class Overlay(Snapshot):
 
     def add_pod(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a node."""
+        self._moved_terms = self._moved_terms or pod.spec.terms.any
         self._sums.use(pod, row, 1)
         self.moved_log.append(row)
         self._unsettled.append(lambda: (Move(row, pod, 1),))
@@ -497,6 +522,9 @@ class Overlay(Snapshot):
         if len(indices):
             self._sums.use_many(batch, indices, sign)
             self.moved_log += [row for row, _ in batch.at(indices)]
+            self._moved_terms = self._moved_terms or (
+                sign > 0 and any(pod.spec.terms.any for _, pod in batch.at(indices))
+            )
             self._unsettled.append(lambda: [Move(row, pod, sign) for row, pod in batch.at(indices)])
 
     def add_nominated(self, nominated: NominatedSums) -> None:
@@ -504,7 +532,18 @@ class Overlay(Snapshot):
         self._sums.add_nominated(nominated)
         self.moved_log += nominated.pods
         by_row = list(nominated.pods.items())
+        self._moved_terms = self._moved_terms or any(pod.spec.terms.any for _, pods in by_row for pod in pods)
         self._unsettled.append(lambda: [Move(row, pod, 1) for row, pods in by_row for pod in pods])
+
+    def remove_lower(self, sums: LowerSums) -> None:
+        """Take all pods below a priority from their nodes, before anything else is moved."""
+        rows = sums.rows.tolist()
+        self._sums.remove_lower(sums)
+        self.moved_log += rows
+        base, priority = self._base, sums.priority
+        self._unsettled.append(
+            lambda: [Move(row, pod, -1) for row in rows for pod in base.pods_on(row) if pod.priority < priority]
+        )
 
     def _assigned(self) -> list[Assignment]:
         if self._log is None:

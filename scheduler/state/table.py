@@ -38,6 +38,7 @@ from scheduler.state.columns import (
     set_label,
     set_load_row,
 )
+from scheduler.state.lowerpods import LowerPods
 
 _FIRST_CAPACITY = 64
 _FEW_VALUES = 64
@@ -77,6 +78,7 @@ class NodeTable:
         self._load: dict[str, LoadColumns] = {}
         self._readings: dict[str, LoadReading] = {}
         self.lowest_priorities = LowestPriorities()
+        self.lower_pods = LowerPods()
         self._rows: RowArray | None = None
         self._zeros: FloatArray = np.zeros(capacity)
         self.membership = next(_MEMBERSHIPS)
