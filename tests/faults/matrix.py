@@ -316,7 +316,8 @@ LOAD = (
     ),
     Load(
         "100 namespaces with hostile names", "hundred-namespaces",
-        {"series_more": "metric series more for 90 of them, beside those of bound pods", "recover_seconds": "an ordinary pod beside them, s"},
+        {"series_more": "metric series more for 90 of them, beside those of bound pods",
+         "recover_seconds": "an ordinary pod beside them, s"},
     ),
 )  # fmt: skip
 
