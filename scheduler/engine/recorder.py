@@ -28,7 +28,8 @@ _SERIES_IDLE = 360.0
 """Seconds without a repetition after which the same event begins a new series, as upstream."""
 _SERIES_RESEND = 1800.0
 """Seconds between two writes of a series' count, as upstream."""
-_SERIES_KEPT = 4096
+_SERIES_KEPT = 32_768
+"""Half a kilobyte each. Of more pods that wait than this, each attempt writes an Event of its own."""
 WRITERS_BEHIND_BINDINGS = 1
 """Events written at once while bindings are under way: each costs the API server as much as a binding."""
 WRITERS_WITHOUT_BINDINGS = 8
@@ -207,15 +208,21 @@ class EventRecorder:
             key += (related.uid, related.resource_version)
         series = self._series.get(key)
         if series is not None and now - series.last_seen <= _SERIES_IDLE:
+            self._series.move_to_end(key)
             self._repeat(series, at, now)
             return
         # The sequence makes it unique: several events may fall into one tick of the clock.
         self._sequence += 1
         name = f"{regarding.name[:230]}.{int(at * 1e9) + self._sequence:x}"
         self._series[key] = _EventSeries(f"{_collection(regarding)}/{name}", 1, now, now)
-        while len(self._series) > _SERIES_KEPT:
-            self._series.popitem(last=False)
+        self._series.move_to_end(key)
+        self._forget_series(now)
         self._enqueue(_Post(at, now, name, regarding, controller, kind, reason, action, note, related))
+
+    def _forget_series(self, now: MonotonicSeconds) -> None:
+        """Drop those that are over, and of too many those that were seen the longest ago."""
+        while len(self._series) > _SERIES_KEPT or now - next(iter(self._series.values())).last_seen > _SERIES_IDLE:
+            self._series.popitem(last=False)
 
     def _repeat(self, series: _EventSeries, at: WallSeconds, now: MonotonicSeconds) -> None:
         series.count += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import urlencode
 
 import aiohttp
 
@@ -12,6 +13,7 @@ from tests.conformance.controlplane import ControlPlane
 
 _CONNECTIONS = 12
 _TIMEOUT_SECONDS = 20.0
+_PAGE = 500
 
 _CORE = "/api/v1"
 _STORAGE = "/apis/storage.k8s.io/v1"
@@ -119,9 +121,16 @@ class Api:
         await self.call("DELETE", self._collection(kind, namespace), options)
 
     async def list_all(self, kind: str, namespace: str = "") -> list[Json]:
-        """All objects of a kind (in a namespace)."""
-        answer = await self.call("GET", self._collection(kind, namespace))
-        return [item | {"kind": kind} for item in answer["items"]]
+        """All objects of a kind (in a namespace), by pages: of large ones, one answer would take too long."""
+        items: list[Json] = []
+        token = ""
+        while True:
+            query = urlencode({"limit": _PAGE, "continue": token})
+            answer = await self.call("GET", f"{self._collection(kind, namespace)}?{query}")
+            items += [item | {"kind": kind} for item in answer["items"]]
+            token = answer["metadata"].get("continue", "")
+            if not token:
+                return items
 
     @staticmethod
     def _collection(kind: str, namespace: str) -> str:
