@@ -23,8 +23,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.controlplane import ControlPlane, control_plane_running
+from tests.integration.scheduler.podgroups import API_VERSION, GATES, TOPOLOGY_GATE, Administrator
 from tests.integration.scheduler.preemption import daemon_running
-from tests.integration.scheduler.test_pod_groups import API_VERSION, GATES, TOPOLOGY_GATE, Administrator
 from tests.support.kubescheduler import kube_scheduler_running
 from tests.support.minors import built_or_skip
 
