@@ -13,6 +13,7 @@ from scheduler.state.objects import (
     WATCHED_KINDS as WATCHED_KINDS,
     ObjectStore as ObjectStore,
     WatchedKind as WatchedKind,
+    watched_kind as watched_kind,
 )
 from scheduler.state.queue import SchedulingQueue as SchedulingQueue
 from scheduler.state.queued import QueuedPod as QueuedPod, Requeue as Requeue

@@ -47,6 +47,12 @@ class WatchedKind(NamedTuple):
     codec: Codec[Any]
 
 
+def watched_kind(api_version: str, kind: str) -> str:
+    """Return what the store calls objects of a kind: PodGroups are of two APIs, of which one has several versions."""
+    is_built_in = kind == "PodGroup" and api_version.startswith("scheduling.k8s.io/")
+    return f"{kind}.{api_version}" if is_built_in else kind
+
+
 WATCHED_KINDS: Mapping[Watch, WatchedKind] = {
     Watch("v1", "namespaces"): WatchedKind("Namespace", NAMESPACES),
     Watch("v1", "services"): WatchedKind("Service", SERVICES),

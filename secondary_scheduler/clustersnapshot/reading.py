@@ -62,7 +62,8 @@ class SnapshotResource:
 
     def trim(self, data: dict[str, Any]) -> dict[str, Any]:
         """Return what of an object goes into the snapshot."""
-        return {"apiVersion": self.api_version, "kind": self.kind, **trim_object(data, self.model)}
+        kind = self.kind.partition(".")[0]  # as `watched_kind` makes it
+        return {"apiVersion": self.api_version, "kind": kind, **trim_object(data, self.model)}
 
 
 RESOURCES: tuple[SnapshotResource, ...] = (

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from scheduler.catalog import minor_of
-from scheduler.state import WATCHED_KINDS
+from scheduler.state import WATCHED_KINDS, watched_kind
 from secondary_scheduler.errors import InputError
 from secondary_scheduler.nodeload import CONFIGURATION_KIND, LOAD_KIND, VERSION_KIND
 from secondary_scheduler.simulation.documents import OLD_GROUP, WORKLOADS, Entry, no_pods_of, read_entries
@@ -110,8 +110,9 @@ class RecordedObjects:
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Sort objects by kind; of two with the same name the later one counts."""
-        for entry in entries:
-            group = entry.api_version.rpartition("/")[0]
+        for read in entries:
+            group = read.api_version.rpartition("/")[0]
+            entry = read._replace(kind=watched_kind(read.api_version, read.kind))
             if _GROUPS.get(entry.kind) != group:
                 self._ignore(entry, group)
                 continue

@@ -115,3 +115,58 @@ def test_the_snapshot_holds_pod_groups() -> None:
     assert (resource.api_version, resource.plural) == ("scheduling.x-k8s.io/v1alpha1", "podgroups")
     kept = resource.trim({**group("a", 2), "status": {"phase": "Pending"}})
     assert kept["spec"] == {"minMember": 2}
+
+
+# PodGroups of Kubernetes itself ---------------------------------------------------------------------------------------
+
+BUILT_IN = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: secondary-scheduler
+  plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}
+  pluginConfig:
+  - name: SecondarySchedulerOptions
+    args: {kubernetesVersion: "1.37"}
+"""
+
+
+def built_in_group(api_version: str = "scheduling.k8s.io/v1beta1") -> dict[str, Any]:
+    return {
+        "apiVersion": api_version,
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {
+            "schedulingPolicy": {"gang": {"minCount": 3}},
+            "schedulingConstraints": {"topology": [{"key": "rack"}]},
+        },
+    }
+
+
+def built_in_member(name: str) -> dict[str, Any]:
+    manifest = pod(name, cpu="1")
+    manifest["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    return manifest
+
+
+def test_a_pod_group_of_kubernetes_itself_goes_to_one_rack(tmp_path: Path) -> None:
+    nodes = [node("n1", cpu="2"), node("n2", cpu="4")]
+    for rack, each in zip("ab", nodes, strict=True):
+        each["metadata"]["labels"]["rack"] = rack
+    members = [built_in_member(f"g-{number}") for number in range(3)]
+    result = Bench(tmp_path, BUILT_IN).simulate(*nodes, built_in_group(), *members)
+    assert result.nodes == {f"default/g-{number}": "n2" for number in range(3)}
+
+
+def test_a_version_of_pod_groups_that_the_scheduler_does_not_read_is_named(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, BUILT_IN)
+    result = bench.simulate(node("n1", cpu="4"), built_in_group("scheduling.k8s.io/v1alpha3"), built_in_member("g-0"))
+    assert "1 PodGroup.scheduling.k8s.io/v1alpha3" in result.err
+    assert not result.nodes["default/g-0"]
+
+
+@pytest.mark.parametrize("version", ["v1alpha2", "v1beta1"])
+def test_a_snapshot_takes_pod_groups_of_kubernetes_itself_along(version: str) -> None:
+    (resource,) = [each for each in RESOURCES if each.api_version == f"scheduling.k8s.io/{version}"]
+    manifest = built_in_group(f"scheduling.k8s.io/{version}")
+    assert resource.trim(manifest) == manifest
