@@ -239,13 +239,15 @@ def is_preempted(pod: PodInfo) -> bool:
 def choose(candidates: Sequence[Candidate], unstarted: float, rng: RandomSource) -> Candidate:
     """Return the candidate that hurts least (pickOneNodeForPreemption); equals are drawn from. `unstarted`: when pods
     count as started that have not."""
-    keys = [_disruption(candidate, unstarted) for candidate in candidates]
+    keys = [disruption(candidate, unstarted) for candidate in candidates]
     least = min(keys)
     best = [candidate for candidate, key in zip(candidates, keys, strict=True) if key == least]
     return best[int(rng.random() * len(best))]
 
 
-def _disruption(candidate: Candidate, unstarted: float) -> tuple[int, int, int, int, float]:
+def disruption(candidate: Candidate, unstarted: float) -> tuple[int, int, int, int, float]:
+    """Return what candidates are compared by, the one that hurts least first; `unstarted`: when pods count as started
+    that have not."""
     victims = candidate.victims
     highest = victims[0].priority
     total = sum(victim.priority + PRIORITY_SHIFT for victim in victims)

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Sequence
 from scheduler import framework as fw
 from scheduler.catalog import ActionType, CoschedulingArgs
 from scheduler.kube.model import POD_GROUP_LABEL, PodGroup
-from scheduler.plugins.coscheduling.groups import KIND, ExpiringSet, Groups, group_key_of, resource_gap, wait_seconds
+from scheduler.plugins.coscheduling.groups import (
+    KIND,
+    ExpiringSet,
+    Groups,
+    as_preemptor,
+    group_key_of,
+    resource_gap,
+    wait_seconds,
+)
 from scheduler.plugins.coscheduling.topologies import Topologies, UnreadAnnotations
 from scheduler.plugins.coscheduling.topology import GroupTopology
 
@@ -299,7 +307,16 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
         runs = len(placed) >= group.spec.min_member
         # Those beyond the minimum, which may be thousands, are decided in one attempt, each for itself.
         tries = fw.MemberTries.EACH_ONCE if runs else fw.MemberTries.UNTIL_ENOUGH
-        return fw.Gang(name, tuple(waiting), group.spec.min_member, len(placed), seconds, tries, topology=nodes)
+        return fw.Gang(
+            name,
+            tuple(waiting),
+            group.spec.min_member,
+            len(placed),
+            seconds,
+            tries,
+            topology=nodes,
+            preemptor=as_preemptor(group, waiting) if waiting else None,
+        )
 
     def _where(
         self,
