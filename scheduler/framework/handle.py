@@ -61,12 +61,6 @@ class Preemptor(Struct, frozen=True):
         """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
 
-    def is_own(self, pod: PodInfo) -> bool:
-        """Tell whether a pod is the preemptor, or in its group."""
-        if not self.group_label:
-            return pod.uid == self.uid
-        return pod.namespace == self.namespace and pod.group_name(self.group_label) == self.name
-
 
 def pod_as_preemptor(pod: PodInfo) -> Preemptor:
     """Return a pod as the one that others are evicted for."""

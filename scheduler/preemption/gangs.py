@@ -36,7 +36,7 @@ from scheduler.framework import (
     unschedulable,
 )
 from scheduler.preemption.evictions import Evictions
-from scheduler.preemption.groups import PreemptionUnit, UnitsInView, unit_of_pod
+from scheduler.preemption.groups import GroupKey, PreemptionUnit, UnitsInView, unit_of_pod
 from scheduler.preemption.trials import PDB, RUN_UNITS, Budgets
 from scheduler.preemption.victims import Candidate, VictimRules, disruption, is_preempted
 
@@ -222,7 +222,8 @@ class _Room:
         self._priority = priority
         self._broken: Mapping[str, int] | None = None
         self._units = UnitsInView(rules.groups, view) if rules.groups.exist() else None
-        own = rules.groups.placed(view, preemptor.namespace, preemptor.name, preemptor.group_label)
+        key = GroupKey(preemptor.group_label, preemptor.namespace, preemptor.name)
+        own = rules.groups.placed(view, key)
         own_lower = [member for member in own if member.row >= 0 and member.pod.priority < priority]
         self._own = {member.pod.uid for member in own_lower}
         lower, self.bare = view.without_lower(priority)

@@ -23,7 +23,7 @@ from scheduler.framework import (
     RowArray,
     unavailable,
 )
-from scheduler.preemption.groups import PlacedGroups, PreemptionUnit, UnitsInView
+from scheduler.preemption.groups import PlacedGroups, PreemptionUnit, UnitsInView, names_group
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -104,7 +104,7 @@ class VictimRules:
         may_go: Callable[[PreemptionUnit], bool],
     ) -> list[PodInfo]:
         """Return those of some pods of a node that may be evicted with all that would have to go with them."""
-        if not any(other.scheduling_group for other in others):
+        if not any(names_group(other) for other in others):
             return others
         units = self.units_in(state, view)
         return others if units is None else units.whole(row, others, may_go)

@@ -539,3 +539,27 @@ async def test_under_compatibility_upstream_members_preempt_one_by_one() -> None
         engine.add_group("g", 3)
         engine.add_members("g", 3, cpu="700m", priority=5)
         await eventually(lambda: bool(api.deleted), "a member preempts for a gang that will not fit")
+
+
+@pytest.mark.parametrize(
+    ("compatibility", "value", "reason"),
+    [
+        ("safe", "Alll", 'annotation secondary-scheduler.io/disruption: "Alll" is neither All nor Single'),
+        ("upstream", "All", "annotation secondary-scheduler.io/disruption is followed with compatibility: safe only"),
+    ],
+)
+async def test_a_disruption_that_is_not_followed_keeps_the_gang_pending(
+    compatibility: str, value: str, reason: str
+) -> None:
+    async with started(GangEngine(compatibility)) as engine:
+        assert isinstance(engine, GangEngine)
+        engine.add_node("n1", cpu="4")
+        engine.add_group("g", 2, annotations={"secondary-scheduler.io/disruption": value})
+        engine.add_members("g", 2, cpu="700m")
+        await eventually(lambda: any(reason in message for message in engine.messages), "a message")
+        assert engine.bound == set()
+        if compatibility == "safe":
+            engine.add_group(
+                "g", 2, event=EventType.MODIFIED, version=2, annotations={"secondary-scheduler.io/disruption": "All"}
+            )
+            await eventually(lambda: len(engine.bound) == 2, "the gang", 10)
