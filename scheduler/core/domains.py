@@ -293,6 +293,20 @@ class DomainSearch:
         if not tried:
             yield from self._roomiest(sums)
 
+    def with_room(self, before: DomainSearch) -> Iterator[Domain]:
+        """Yield the domains with room for enough members, of the narrowest level that has any: first those where most
+        had room already on another view, then those with the least room to spare, then by name."""
+        for level, was in zip(self._levels, before._levels, strict=True):
+            likely, _, multiples = self._sums(level)
+            indices = (level.possible & (likely >= self._enough)).nonzero()[0]
+            if not len(indices):
+                continue
+            had = np.minimum(before._sums(was)[0], self._enough)
+            order = np.lexsort((self._ranks_of(level)[indices], multiples[indices], -had[indices]))
+            for index in indices[order].tolist():
+                yield level.domain(self._view, index)
+            return
+
     def _roomiest(self, sums: Sequence[tuple[FloatArray, FloatArray, FloatArray]]) -> Iterator[Domain]:
         """Yield the domain of the widest level that has room for most members."""
         for level, (likely, possible, _) in reversed(list(zip(self._levels, sums, strict=True))):

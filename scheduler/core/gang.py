@@ -7,7 +7,7 @@ once would be another problem (and NP-hard), and the plugins are written for one
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -68,6 +68,8 @@ _DOMAINS_ASKED_ABOUT = 8
 _DOMAINS_TRIED = 64
 """In one attempt, of those that look large enough: so many in a row that are not show that what keeps members off is
 not counted, and every one is as much work as a gang without a topology."""
+_DOMAINS_COMPARED = 8
+"""By the pods that would have to go for the gang in each."""
 _DOMAINS_SHOWN = 5
 """Of each level, where somebody asks about a gang."""
 
@@ -198,9 +200,8 @@ _Rest = tuple[
 ]
 
 
-def _search_domains(snapshot: Snapshot, gang: Gang, topology: GangTopology, rest: _Rest) -> Asking[GangDecision]:
-    """Try the gang in one domain after the other, until enough members fit; else return what became of it in that where
-    most did."""
+def _domains_of(snapshot: Snapshot, gang: Gang, topology: GangTopology, rest: _Rest) -> DomainSearch | GangDecision:
+    """Return the domains in which a gang may be tried, or the decision where there is none."""
     pods, runner_of, rng, enough, _, _, work = rest
     levels, slices = levels_of(snapshot, topology), None
     if topology.slices:
@@ -217,6 +218,42 @@ def _search_domains(snapshot: Snapshot, gang: Gang, topology: GangTopology, rest
         return GangDecision(gang, (_too_much(snapshot, pods[0], rng, work, error),))
     if obstacle := domains.obstacle():
         return GangDecision(gang, (), obstacle=obstacle)
+    return domains
+
+
+def decide_in_domains(
+    view: Snapshot,
+    before: Snapshot,
+    gang: Gang,
+    pods: Sequence[PodInfo],
+    runner_of: Callable[[PodInfo], ProfileRunner],
+    rng: RandomSource,
+    enough: int,
+    work: Work,
+) -> Iterator[GangDecision]:
+    """Yield what becomes of a gang in some of the domains that look large enough: first in those that had most room on
+    a view `before` pods were taken away. Where there is nothing to choose from, what `decide_gang` decides."""
+    rest = (pods, runner_of, rng, enough, (), None, work)
+    topology = gang.topology
+    tried = False
+    if topology is not None and not topology.is_scored:
+        domains, formerly = (_domains_of(each, gang, topology, rest) for each in (view, before))
+        if isinstance(domains, DomainSearch) and isinstance(formerly, DomainSearch):
+            for domain in list(islice(domains.with_room(formerly), _DOMAINS_COMPARED)):
+                tried = True
+                decision = conclude(_GangAttempt(view, gang, domain, *rest).run())
+                yield replace(decision, domains=domains.beside(domain))
+    if not tried:
+        yield conclude(decide_gang(view, gang, pods, runner_of, rng, enough, work=work))
+
+
+def _search_domains(snapshot: Snapshot, gang: Gang, topology: GangTopology, rest: _Rest) -> Asking[GangDecision]:
+    """Try the gang in one domain after the other, until enough members fit; else return what became of it in that where
+    most did."""
+    domains = _domains_of(snapshot, gang, topology, rest)
+    if isinstance(domains, GangDecision):
+        return domains
+    enough = rest[3]
     if topology.is_scored:
         return (yield from _best_scored(snapshot, gang, domains, rest))
     best, cluster = GangDecision(gang, ()), snapshot

@@ -1,11 +1,11 @@
 """PostFilter for a gang that does not fit: preempting plugins try it on clusters with fewer pods."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
 
-from scheduler.core.gang import GROUP_UNSCHEDULABLE, GangDecision, decide_gang, gang_message
+from scheduler.core.gang import GROUP_UNSCHEDULABLE, GangDecision, decide_in_domains, gang_message
 from scheduler.framework import (
     SUCCESS,
     CycleState,
@@ -26,7 +26,6 @@ from scheduler.framework import (
     RowArray,
     Status,
     Work,
-    conclude,
     failure,
     unschedulable,
 )
@@ -81,6 +80,8 @@ def run_gang_post_filters(
         return NOT_ASKED
     if any(extender.filter_verb and extender.is_interested(pod) for extender in extenders for pod in pods):
         return GangPostFilterOutcome(_ASKS_EXTENDER)
+    # A copy, which has no turns.
+    work = work.save()
     trials = _Trials(gang, pods, runner, rng, work)
     reasons: list[str] = []
     for plugin in plugins:
@@ -106,19 +107,20 @@ class _Trials:
         self._rng = rng
         self._work = work
 
-    def place(self, view: NodeView) -> GangTrial:
-        """Place the members that have no node."""
+    def place(self, view: NodeView, before: NodeView) -> Iterator[GangTrial]:
+        """Place the members that have no node, in one domain after the other."""
         assert isinstance(view, Snapshot)
+        assert isinstance(before, Snapshot)
         gang, pods = self._gang, self._pods
         enough = gang.missing if gang.tries is MemberTries.UNTIL_ENOUGH else len(pods)
-        deciding = decide_gang(view, gang, pods, lambda pod: self._runner, self._rng, enough, work=self._work)
-        decision = conclude(deciding)
-        if decision.over_budget:
-            raise OverBudgetError(self._work.done, self._work.limit, "members of the gang x nodes")
-        assignments = [
-            GangAssignment(placement.pod, placement.node) for placement in decision.placed if placement.node is not None
-        ]
-        return GangTrial(tuple(assignments), self._status(decision))
+        for decision in decide_in_domains(
+            view, before, gang, pods, lambda pod: self._runner, self._rng, enough, self._work
+        ):
+            if decision.over_budget:
+                raise OverBudgetError(self._work.done, self._work.limit, "members of the gang x nodes")
+            placed = [(placement.pod, placement.node) for placement in decision.placed]
+            assignments = tuple([GangAssignment(pod, node) for pod, node in placed if node is not None])
+            yield GangTrial(assignments, self._status(decision))
 
     def _status(self, decision: GangDecision) -> Status:
         message = gang_message(decision, members=len(self._pods))

@@ -1,7 +1,7 @@
 """PostFilter for a whole gang: what a preempting plugin is asked, what it may try, and what it answers."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -39,8 +39,9 @@ class GangTrials(Protocol):
     Its methods raise OverBudgetError where that is more work than the attempt may be.
     """
 
-    def place(self, view: NodeView) -> GangTrial:
-        """Place the members that have no node."""
+    def place(self, view: NodeView, before: NodeView) -> Iterator[GangTrial]:
+        """Place the members that have no node on a view; once for each domain that is worth a look, where the gang is
+        not placed by score, those first where the view `before` pods were taken away had room for most members."""
 
     def prepare(self, view: NodeView, pod: PodInfo) -> tuple[CycleState, bool] | None:
         """Return a member's state for filters that look at the node alone, and whether there are others, which are left

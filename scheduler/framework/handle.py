@@ -38,6 +38,8 @@ class Preemptor(Struct, frozen=True):
         may_preempt: whether its policy lets it.
         pods: that need room.
         group_label: by which pods name their group, as `Pods.index` knows it; "" for a pod by itself.
+        compares_victims: whether, of several ways to make room, the one that hurts least is looked for: without the
+            lowest pods alone, and in several domains. kube-scheduler takes the first.
     """
 
     type: str
@@ -52,17 +54,12 @@ class Preemptor(Struct, frozen=True):
     may_preempt: bool
     pods: tuple[PodInfo, ...]
     group_label: str = ""
+    compares_victims: bool = False
 
     @property
     def key(self) -> str:
         """`namespace/name`."""
         return f"{self.namespace}/{self.name}"
-
-    def is_own(self, pod: PodInfo) -> bool:
-        """Tell whether a pod is the preemptor, or in its group."""
-        if not self.group_label:
-            return pod.uid == self.uid
-        return pod.namespace == self.namespace and pod.group_name(self.group_label) == self.name
 
 
 def pod_as_preemptor(pod: PodInfo) -> Preemptor:

@@ -205,11 +205,6 @@ class PodInfo(Struct, frozen=True, eq=False):
     workload_ref: str = ""
     peer_topology: tuple[tuple[str, str], ...] = ()
 
-    def group_name(self, label: str) -> str:
-        """Return the name of the group that the pod gives in a label, or for SCHEDULING_GROUP in its field; "" without
-        one."""
-        return self.scheduling_group if label == SCHEDULING_GROUP else self.labels.get(label, "")
-
 
 class NodeInfo(Struct, frozen=True, eq=False):
     """A node. `addresses` are its IP addresses and host names, by which a metric source may know it;

@@ -351,6 +351,9 @@ class WhatIfView(NodeView, Protocol):
     def remove_pod(self, pod: PodInfo, row: int) -> None:
         """Take a pod from a node; KeyError when it is not there."""
 
+    def branch(self) -> "WhatIfView":
+        """Return a copy."""
+
     def forget_nominations(self, uids: Collection[str]) -> None:
         """From now on take some pods as nominated nowhere: they are to be placed together."""
 

@@ -72,6 +72,7 @@ class Evaluator:
         """
         self._filters = context.filters
         self._rules = rules
+        rules.groups.reads_annotations = not context.upstream
         self._dry_runs = DryRunCache()
         self._limit = limit
         self._prefix = prefix
@@ -190,13 +191,13 @@ class Evaluator:
         """Say of the PodGroups that are to be preempted together or not at all that some of their pods stay."""
         assert self._handle is not None
         groups, uids = self._rules.groups, {victim.uid for victim in chosen.victims}
-        of_groups = {(victim.namespace, victim.scheduling_group): victim for victim in chosen.victims}
+        of_groups = {groups.whole_group(victim): victim for victim in chosen.victims}
         for key, victim in of_groups.items():
-            if not groups.is_whole(victim) or all(member.pod.uid in uids for member in groups.placed(view, *key)):
+            if key is None or all(member.pod.uid in uids for member in groups.placed(view, key)):
                 continue
             whole = self._rules.keeps_groups_whole
             reason = "its pods have unlike priorities" if whole else f"{self._plugin} judges each pod by itself"
-            note = f"spec.disruptionMode all of PodGroup {victim.scheduling_group} is not followed, as {reason}"
+            note = f"{key} is not followed, as {reason}"
             self._handle.event(victim, "Warning", "DisruptionModeIgnored", "Preempting", note)
 
 

@@ -7,7 +7,7 @@ that have no pods to go together are tried at the same time. The answer is the s
 room away.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from scheduler.framework import (
     GangPostFilterResult,
     GangTrials,
     NodeView,
+    OverBudgetError,
     PluginError,
     PodBatch,
     PodInfo,
@@ -35,9 +36,9 @@ from scheduler.framework import (
     unschedulable,
 )
 from scheduler.preemption.evictions import Evictions
-from scheduler.preemption.groups import PreemptionUnit, UnitsInView, unit_of_pod
+from scheduler.preemption.groups import GroupKey, PreemptionUnit, UnitsInView, unit_of_pod
 from scheduler.preemption.trials import PDB, RUN_UNITS, Budgets
-from scheduler.preemption.victims import VictimRules, is_preempted
+from scheduler.preemption.victims import Candidate, VictimRules, disruption, is_preempted
 
 PREFIX: Final = "pod group preemption: "
 WAITING_AS_GROUP: Final = "waiting for the preemption for this pod group to be finished"
@@ -46,6 +47,8 @@ NODE: Final = "cluster"
 _NEVER = "not eligible due to preemptionPolicy=Never."
 _ONGOING = "ongoing preemption on nominated nodes"
 _NO_VICTIMS = "No preemption victims found for incoming preemptor"
+_MAX_THRESHOLDS = 4
+"""Priorities below which pods are taken away before all lower ones are."""
 _ROUNDS = 4
 """So often who had to go is given another chance, as others are in the way who took its room."""
 _UNIT_UNITS = 8
@@ -78,20 +81,55 @@ class GangEvaluator:
             return GangPostFilterResult(nominated), Status(Code.SUCCESS, (PREFIX + _ONGOING,))
         if self._filters is None:
             return None, failure(f"{PREFIX}there are no filters to ask")
-        room = _Room(preemptor, view, self._filters, self._rules, work)
-        if not room.lower:
-            return None, unresolvable(PREFIX + _NO_VICTIMS)
-        trial = trials.place(room.view)
-        if not trial.status.is_success:
-            return None, Status(trial.status.code, (PREFIX + trial.status.message,))
         try:
-            victims = room.victims_of(trial.assignments, trials)
+            way = self._best_way(preemptor, view, trials, work)
         except PluginError as error:
             return None, failure(f"{PREFIX}{error}")
-        nominated = {assignment.pod.uid: assignment.node for assignment in trial.assignments}
+        if isinstance(way, Status):
+            return None, way
+        victims = way.victims
+        nominated = {assignment.pod.uid: assignment.node for assignment in way.assignments}
         self._evict(preemptor, nominated, victims, view)
         text = f"found a placement for podgroup, preempting {len(victims)} victims"
         return GangPostFilterResult(nominated, victims, bool(victims)), Status(Code.SUCCESS, (PREFIX + text,))
+
+    def _best_way(self, preemptor: Preemptor, view: NodeView, trials: GangTrials, work: Work) -> "_Way | Status":
+        """Return the way to make room that hurts least, or why there is none.
+
+        Raises:
+            PluginError: a plugin failed.
+            OverBudgetError: it is more work than the attempt may be, and no way has been found.
+        """
+        assert self._filters is not None
+        status = unresolvable(PREFIX + _NO_VICTIMS)
+        unstarted = self._rules.start_of_unstarted(view.now)
+        best: _Way | None = None
+        try:
+            for priority in self._thresholds(preemptor, view):
+                room = _Room(preemptor, priority, view, self._filters, self._rules, work)
+                for trial in trials.place(room.bare, view) if room.lower else ():
+                    if not trial.status.is_success:
+                        status = Status(trial.status.code, (PREFIX + trial.status.message,))
+                        continue
+                    way = room.way(trial.assignments, trials)
+                    if best is None or way.disruption(unstarted) < best.disruption(unstarted):
+                        best = way
+                if best is not None and not best.violations:
+                    break
+        except OverBudgetError:
+            if best is None:
+                raise
+        return status if best is None else best
+
+    @staticmethod
+    def _thresholds(preemptor: Preemptor, view: NodeView) -> list[int]:
+        """Return the priorities below which pods are taken away, in the order in which that is tried: who needs only
+        the lowest ones to go does not get others evicted, wherever the scores would put it."""
+        if not preemptor.compares_victims:
+            return [preemptor.priority]
+        lowest = np.unique(view.lowest_priority[view.rows])
+        below = [int(priority) + 1 for priority in lowest[lowest < preemptor.priority - 1][:_MAX_THRESHOLDS]]
+        return [*below, preemptor.priority]
 
     def _is_ongoing(self, preemptor: Preemptor, view: NodeView) -> bool:
         """Tell whether pods go already where the members are nominated to."""
@@ -135,6 +173,21 @@ class _Unit(Struct, eq=False):
         return self.unit.members[0].pod.uid
 
 
+class _Way(Struct, eq=False):
+    """One way to make room: where the members go, who has to go for them, the most important first, and how many of
+    these break a PodDisruptionBudget."""
+
+    assignments: Sequence[GangAssignment]
+    victims: tuple[PodInfo, ...]
+    violations: int
+
+    def disruption(self, unstarted: float) -> tuple[float, ...]:
+        """Return what ways are compared by, the one that hurts least first."""
+        if not self.victims:
+            return (-1.0,)
+        return disruption(Candidate("", self.victims, self.violations), unstarted)
+
+
 class _Part(Struct, eq=False):
     """Nodes that can be judged without the others, and the lists of what has yet to be put back there; the next one at
     the end."""
@@ -148,26 +201,37 @@ class _Room:
 
     Attributes:
         lower: how many there are.
-        view: the cluster without them; what need not go comes back.
+        bare: the cluster without them.
+        view: the same, to which comes back what need not go.
     """
 
     def __init__(
-        self, preemptor: Preemptor, view: NodeView, filters: FilterRunner, rules: VictimRules, work: Work
+        self,
+        preemptor: Preemptor,
+        priority: int,
+        view: NodeView,
+        filters: FilterRunner,
+        rules: VictimRules,
+        work: Work,
     ) -> None:
+        """`priority`: pods below it are taken away."""
         self._before = view
         self._filters = filters
         self._rules = rules
         self._work = work
-        self._priority = preemptor.priority
+        self._priority = priority
+        self._broken: Mapping[str, int] | None = None
         self._units = UnitsInView(rules.groups, view) if rules.groups.exist() else None
-        own = rules.groups.placed(view, preemptor.namespace, preemptor.name, preemptor.group_label)
-        own_lower = [member for member in own if member.row >= 0 and member.pod.priority < preemptor.priority]
+        key = GroupKey(preemptor.group_label, preemptor.namespace, preemptor.name)
+        own = rules.groups.placed(view, key)
+        own_lower = [member for member in own if member.row >= 0 and member.pod.priority < priority]
         self._own = {member.pod.uid for member in own_lower}
-        lower, self.view = view.without_lower(preemptor.priority)
+        lower, self.bare = view.without_lower(priority)
         self.lower = lower - len(own_lower)
         for member in own_lower:
-            self.view.add_pod(member.pod, member.row)
-        self.view.forget_nominations({pod.uid for pod in preemptor.pods})
+            self.bare.add_pod(member.pod, member.row)
+        self.bare.forget_nominations({pod.uid for pod in preemptor.pods})
+        self.view = self.bare
 
     def _lower_pods(self, rows: Iterable[int]) -> list[tuple[int, PodInfo]]:
         """Return the pods that were taken from some rows."""
@@ -180,8 +244,9 @@ class _Room:
         view = self._before
         return self._lower_pods(view.rows[view.lowest_priority[view.rows] < self._priority].tolist())
 
-    def victims_of(self, assignments: Sequence[GangAssignment], trials: GangTrials) -> tuple[PodInfo, ...]:
-        """Put back who need not go for members on their nodes; returns the others, the most important first."""
+    def way(self, assignments: Sequence[GangAssignment], trials: GangTrials) -> _Way:
+        """Put back who need not go for members on their nodes; the others have to."""
+        self.view = self.bare.branch()
         members = _Members(assignments, self.view, self._before, trials)
         units = self._in_order(self._units_of(self._lower_pods(members.by_row)))
         victims = self._put_back_by_node(units, members)
@@ -193,7 +258,9 @@ class _Room:
                 self.view.move_pods(apart, apart.all_indices(), -1)
                 victims = self._without_those_in_the_way(units, victims, members, assignments, trials)
         ordered = self._rules.units_by_importance([unit.unit for unit in victims], self._before.now)
-        return tuple(pod for unit in ordered for pod in unit.pods)
+        broken = self._violations()
+        violations = sum(broken.get(unit.first, 0) for unit in victims)
+        return _Way(assignments, tuple(pod for unit in ordered for pod in unit.pods), violations)
 
     def _without_those_in_the_way(
         self,
@@ -264,12 +331,17 @@ class _Room:
         ordered = self._rules.units_by_importance([unit.unit for unit in units], self._before.now)
         return [by_unit[id(unit)] for unit in ordered]
 
-    def _violations(self) -> Collection[str]:
-        """Return the first pods (UIDs) of the units that break a budget when all lower pods go, the most important
-        ones first."""
+    def _violations(self) -> Mapping[str, int]:
+        """Return by first pod (UID) of those units that break a budget how many of their pods do, when all lower pods
+        go, the most important ones first."""
+        if self._broken is None:
+            self._broken = self._find_violations()
+        return self._broken
+
+    def _find_violations(self) -> Mapping[str, int]:
         every = list(self._before.objects.every(PDB))
         if not every:
-            return ()
+            return {}
         self._work.charge_once(PDB, len(every), "PodDisruptionBudgets")
         budgets = Budgets(every, self._rules.kubernetes)
         covered = [each for each in self._lower_pods_of_all() if budgets.in_namespace(each[1].namespace)]
@@ -277,7 +349,7 @@ class _Room:
         self._work.charge(walked, "lower pods x PodDisruptionBudgets")
         ordered = self._sorted(self._units_of(covered))
         counts = budgets.count([unit.unit for unit in ordered])
-        return {unit.first for unit, count in zip(ordered, counts, strict=True) if count}
+        return {unit.first: count for unit, count in zip(ordered, counts, strict=True) if count}
 
     # Putting back ---------------------------------------------------------------------------------------------------
 

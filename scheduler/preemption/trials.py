@@ -31,7 +31,7 @@ from scheduler.framework import (
 )
 from scheduler.kube.model import PodDisruptionBudget, compiled_selector
 from scheduler.kube.primitives import Selector, SelectorError
-from scheduler.preemption.groups import PreemptionUnit
+from scheduler.preemption.groups import PreemptionUnit, names_group
 from scheduler.preemption.victims import (
     NO_VICTIMS,
     DryRunResult,
@@ -276,7 +276,7 @@ class Trial:
 
     def _together(self, row: int, victims: Sequence[PodInfo]) -> list[PreemptionUnit]:
         """Return what is preempted on a node; nothing where each pod is by itself."""
-        if self._units is None or not any(victim.scheduling_group for victim in victims):
+        if self._units is None or not any(names_group(victim) for victim in victims):
             return []
         units = self._units.units(row, victims)
         return units if any(len(unit.members) > 1 for unit in units) else []

@@ -23,7 +23,7 @@ from scheduler.framework import (
     RowArray,
     unavailable,
 )
-from scheduler.preemption.groups import PlacedGroups, PreemptionUnit, UnitsInView
+from scheduler.preemption.groups import PlacedGroups, PreemptionUnit, UnitsInView, names_group
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -104,7 +104,7 @@ class VictimRules:
         may_go: Callable[[PreemptionUnit], bool],
     ) -> list[PodInfo]:
         """Return those of some pods of a node that may be evicted with all that would have to go with them."""
-        if not any(other.scheduling_group for other in others):
+        if not any(names_group(other) for other in others):
             return others
         units = self.units_in(state, view)
         return others if units is None else units.whole(row, others, may_go)
@@ -239,13 +239,15 @@ def is_preempted(pod: PodInfo) -> bool:
 def choose(candidates: Sequence[Candidate], unstarted: float, rng: RandomSource) -> Candidate:
     """Return the candidate that hurts least (pickOneNodeForPreemption); equals are drawn from. `unstarted`: when pods
     count as started that have not."""
-    keys = [_disruption(candidate, unstarted) for candidate in candidates]
+    keys = [disruption(candidate, unstarted) for candidate in candidates]
     least = min(keys)
     best = [candidate for candidate, key in zip(candidates, keys, strict=True) if key == least]
     return best[int(rng.random() * len(best))]
 
 
-def _disruption(candidate: Candidate, unstarted: float) -> tuple[int, int, int, int, float]:
+def disruption(candidate: Candidate, unstarted: float) -> tuple[int, int, int, int, float]:
+    """Return what candidates are compared by, the one that hurts least first; `unstarted`: when pods count as started
+    that have not."""
     victims = candidate.victims
     highest = victims[0].priority
     total = sum(victim.priority + PRIORITY_SHIFT for victim in victims)

@@ -317,7 +317,7 @@ class Snapshot:
         are candidates: plugins see all nodes all the same."""
         return Overlay(self, self.candidates if candidates is None else candidates)
 
-    def branch(self, candidates: RowArray) -> "Overlay":
+    def branch(self, candidates: RowArray | None = None) -> "Overlay":
         """As `overlay`, for many moves: an overlay of an overlay has no columns by class, so that is copied instead."""
         return self.overlay(candidates)
 
@@ -384,9 +384,9 @@ class Overlay(Snapshot):
             self._nominator = nominated_beside(uids, self.nominations)
             self.nominations = self._nominator.by_node
 
-    def branch(self, candidates: RowArray) -> "Overlay":
+    def branch(self, candidates: RowArray | None = None) -> "Overlay":
         """Return a copy, where only some rows are candidates."""
-        copy = Overlay(self._base, candidates)
+        copy = Overlay(self._base, self._candidates if candidates is None else candidates)
         copy.nominations, copy._nominator = self.nominations, self._nominator
         copy._sums = self._sums.copy()
         copy._changed = {row: dict(pods) for row, pods in self._changed.items()}

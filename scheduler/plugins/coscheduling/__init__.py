@@ -7,8 +7,17 @@ from collections.abc import Iterable, Sequence
 
 from scheduler import framework as fw
 from scheduler.catalog import ActionType, CoschedulingArgs
+from scheduler.helpers.disruption import DISRUPTION
 from scheduler.kube.model import POD_GROUP_LABEL, PodGroup
-from scheduler.plugins.coscheduling.groups import KIND, ExpiringSet, Groups, group_key_of, resource_gap, wait_seconds
+from scheduler.plugins.coscheduling.groups import (
+    KIND,
+    ExpiringSet,
+    Groups,
+    as_preemptor,
+    group_key_of,
+    resource_gap,
+    wait_seconds,
+)
 from scheduler.plugins.coscheduling.topologies import Topologies, UnreadAnnotations
 from scheduler.plugins.coscheduling.topology import GroupTopology
 
@@ -299,7 +308,16 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
         runs = len(placed) >= group.spec.min_member
         # Those beyond the minimum, which may be thousands, are decided in one attempt, each for itself.
         tries = fw.MemberTries.EACH_ONCE if runs else fw.MemberTries.UNTIL_ENOUGH
-        return fw.Gang(name, tuple(waiting), group.spec.min_member, len(placed), seconds, tries, topology=nodes)
+        return fw.Gang(
+            name,
+            tuple(waiting),
+            group.spec.min_member,
+            len(placed),
+            seconds,
+            tries,
+            topology=nodes,
+            preemptor=as_preemptor(group, waiting) if waiting else None,
+        )
 
     def _where(
         self,
@@ -425,8 +443,11 @@ class UpstreamCoscheduling(_Coscheduling):
         if group is None:
             return ""
         topology, problem = self._topologies.of(group)
-        if topology is not None or problem:
-            problem = problem or "its topology is followed with compatibility: safe only; upstream has no such thing"
+        only_safe = "its topology" if topology is not None else ""
+        if not only_safe and DISRUPTION in group.metadata.annotations:
+            only_safe = f"annotation {DISRUPTION}"
+        if only_safe or problem:
+            problem = problem or f"{only_safe} is followed with compatibility: safe only; upstream has no such thing"
             return f"pod group {group_key}: {problem}"
         if group_key in self._backed_off:
             return f"podGroup {group_key} failed recently"

@@ -1,7 +1,7 @@
 """Pods and their PodGroups, and what is remembered about a group for a while (pkg/coscheduling/core/core.go)."""
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -71,6 +71,7 @@ def _format_quantity(amount: str | int | float, free: fw.FloatArray, resource: s
 
 
 KIND = "PodGroup"
+API_VERSION = "scheduling.x-k8s.io/v1alpha1"
 _MAX_REMEMBERED = 10_000
 DEFAULT_WAIT_SECONDS = 60.0
 """Used where neither the group nor the args set a time."""
@@ -91,6 +92,18 @@ def wait_seconds(group: PodGroup | None, default: float) -> float:
     if own is not None:
         return float(own) or default
     return default or DEFAULT_WAIT_SECONDS
+
+
+def as_preemptor(group: PodGroup, waiting: Sequence[fw.PodInfo]) -> fw.Preemptor:
+    """Return a group as the one that others are evicted for; its priority is the lowest of its pods', as the kind has
+    none."""
+    meta = group.metadata
+    identity = (API_VERSION, KIND, meta.namespace, meta.name, meta.uid, meta.resource_version)
+    priority = min(pod.priority for pod in waiting)
+    scheduler = waiting[0].scheduler_name
+    return fw.Preemptor(
+        "podgroup", *identity, scheduler, priority, True, tuple(waiting), POD_GROUP_LABEL, compares_victims=True
+    )
 
 
 class ExpiringSet:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from scheduler.framework import PluginContext, PodInfo
+from scheduler.helpers.disruption import disruption_problem
 from scheduler.kube.model import PodGroup
 from scheduler.plugins.coscheduling.groups import Groups, group_key_of
 from scheduler.plugins.coscheduling.peers import is_managed_by_kueue, joined, kueue_annotations, unread
@@ -74,6 +75,8 @@ class Topologies:
             of_members = kueue_annotations(self._members(group)) if self._reads_kueue else {}
         except ValueError as error:
             return _Known(group, None, str(error))
+        if problem := disruption_problem(group.metadata.annotations):
+            return _Known(group, None, problem)
         try:
             topology = read_topology(joined(group.metadata.annotations, of_members))
             if topology is not None and topology.slice_size and group.spec.min_member % topology.slice_size:

@@ -14,10 +14,11 @@ from scheduler.engine.inputs import NodeUpdate
 from scheduler.framework import Code, CycleState, PermitOutcome, PodInfo, Status
 from scheduler.kube.client import ConnectionLost
 from scheduler.kube.model import DecodeError, EventType
-from tests.unit.scheduler.engine.fakes import eventually
+from tests.unit.scheduler.engine.fakes import eventually, started
 from tests.unit.scheduler.engine.gangs import GangEngine, Start
 from tests.unit.scheduler.engine.pods import node_info, pod_info
 from tests.unit.scheduler.engine.test_cycle import refused
+from tests.unit.scheduler.engine.test_preemption import Evicting
 
 
 async def test_a_gang_that_fits_is_bound_as_a_whole(start: Start) -> None:
@@ -473,3 +474,92 @@ async def test_at_trace_the_scores_of_a_member_are_those_beside_the_earlier_ones
 
 async def test_at_the_default_verbosity_no_line_is_made_for_members(start: Start) -> None:
     assert await gang_lines(start, 2) == []
+
+
+# Preemption -----------------------------------------------------------------------------------------------------------
+
+
+def crowded(engine: GangEngine, *nodes: str) -> None:
+    """Nodes full of lower pods of others."""
+    for name in nodes:
+        engine.add_node(name, cpu="1")
+        lower = pod_info(f"low-{name}", cpu="800m", node=name, schedulerName="else", priority=1)
+        engine.pods.apply([(EventType.ADDED, lower)])
+
+
+async def test_a_gang_has_lower_pods_evicted_and_takes_their_place() -> None:
+    api = Evicting()
+    async with started(GangEngine(api=api)) as engine:
+        assert isinstance(engine, GangEngine)
+        crowded(engine, "n1", "n2", "n3")
+        engine.add_group("g", 2)
+        engine.add_members("g", 3, cpu="700m", priority=5)
+        await eventually(lambda: len(api.deleted) == 2, "as many as are missing")
+        assert engine.bound == set()
+        text = "pod group preemption: found a placement for podgroup, preempting 2 victims"
+        await eventually(lambda: any(text in message for message in engine.messages), "a message")
+        for name in list(api.deleted):
+            gone = pod_info(name, cpu="800m", node=name.removeprefix("low-"), schedulerName="else", priority=1)
+            engine.pods.apply([(EventType.DELETED, gone)])
+        await eventually(lambda: len(engine.bound) == 2, "the gang", 10)
+        event = next(event for event in api.events if event["reason"] == "Preempted")
+        assert event["note"] == "Preempted by podgroup g-uid on node cluster"
+        assert event["related"]["apiVersion"] == "scheduling.x-k8s.io/v1alpha1"
+
+
+async def test_a_gang_that_would_not_fit_all_the_same_has_nobody_evicted() -> None:
+    api = Evicting()
+    async with started(GangEngine(api=api)) as engine:
+        assert isinstance(engine, GangEngine)
+        crowded(engine, "n1", "n2")
+        engine.add_group("g", 3)
+        engine.add_members("g", 3, cpu="700m", priority=5)
+        text = "pod group preemption: pod group ns/g: 2 of 3 members fit, minMember is 3"
+        await eventually(lambda: any(text in message for message in engine.messages), "a message")
+    assert api.deleted == []
+
+
+async def test_a_gang_preempts_by_the_priority_of_its_least_important_member() -> None:
+    api = Evicting()
+    async with started(GangEngine(api=api)) as engine:
+        assert isinstance(engine, GangEngine)
+        crowded(engine, "n1", "n2")
+        engine.add_group("g", 2)
+        engine.add_member("g-0", "g", cpu="700m", priority=5)
+        engine.add_member("g-1", "g", cpu="700m", priority=1)
+        await eventually(lambda: any("No preemption victims" in message for message in engine.messages), "a message")
+    assert api.deleted == []
+
+
+async def test_under_compatibility_upstream_members_preempt_one_by_one() -> None:
+    api = Evicting()
+    async with started(GangEngine("upstream", api=api)) as engine:
+        assert isinstance(engine, GangEngine)
+        crowded(engine, "n1", "n2")
+        engine.add_group("g", 3)
+        engine.add_members("g", 3, cpu="700m", priority=5)
+        await eventually(lambda: bool(api.deleted), "a member preempts for a gang that will not fit")
+
+
+@pytest.mark.parametrize(
+    ("compatibility", "value", "reason"),
+    [
+        ("safe", "Alll", 'annotation secondary-scheduler.io/disruption: "Alll" is neither All nor Single'),
+        ("upstream", "All", "annotation secondary-scheduler.io/disruption is followed with compatibility: safe only"),
+    ],
+)
+async def test_a_disruption_that_is_not_followed_keeps_the_gang_pending(
+    compatibility: str, value: str, reason: str
+) -> None:
+    async with started(GangEngine(compatibility)) as engine:
+        assert isinstance(engine, GangEngine)
+        engine.add_node("n1", cpu="4")
+        engine.add_group("g", 2, annotations={"secondary-scheduler.io/disruption": value})
+        engine.add_members("g", 2, cpu="700m")
+        await eventually(lambda: any(reason in message for message in engine.messages), "a message")
+        assert engine.bound == set()
+        if compatibility == "safe":
+            engine.add_group(
+                "g", 2, event=EventType.MODIFIED, version=2, annotations={"secondary-scheduler.io/disruption": "All"}
+            )
+            await eventually(lambda: len(engine.bound) == 2, "the gang", 10)

@@ -17,6 +17,7 @@ from scheduler.framework import (
     SCHEDULING_GROUP,
     Extender,
     Gang,
+    GangTopology,
     MemberTries,
     PodInfo,
     Preemptor,
@@ -34,6 +35,7 @@ from tests.unit.scheduler.preemption.test_group_victims import (
     LOW,
     MID,
     SINGLE,
+    TOP,
     alone,
     member,
     profile_on,
@@ -71,9 +73,10 @@ def incoming(number: int, cpu: str = "300m", **spec: Any) -> list[PodInfo]:
 def gang(pods: Sequence[PodInfo], minimum: int | None = None, **fields: Any) -> Gang:
     identity = ("scheduling.k8s.io/v1beta1", "PodGroup", "default", "g", "uid-g", "1")
     rest = ("test", fields.pop("priority", HIGH), fields.pop("may_preempt", True), tuple(pods), SCHEDULING_GROUP)
+    compares = fields.pop("compares_victims", False)
     tries = fields.pop("tries", MemberTries.WHILE_POSSIBLE)
     needed = len(pods) if minimum is None else minimum
-    preemptor = Preemptor("podgroup", *identity, *rest)
+    preemptor = Preemptor("podgroup", *identity, *rest, compares_victims=compares)
     return Gang("pod group default/g", tuple(pods), needed, 0, 300.0, tries, preemptor=preemptor, **fields)
 
 
@@ -165,7 +168,7 @@ def test_members_that_want_to_be_together_spare_whom_they_can() -> None:
 
 def test_nobody_goes_for_a_group_that_would_not_fit_all_the_same() -> None:
     state = world([alone("a", "n1", "400m")], {}, "n1")
-    outcome = preempt(state, incoming(2), held_back=lambda fit, untried, domains: f"{fit} fit, {untried} left")
+    outcome = preempt(state, incoming(2), held_back=lambda fit, failed, untried, domains: f"{fit} fit, {untried} left")
     assert outcome == GangPostFilterOutcome("pod group preemption: 1 fit, 0 left")
 
 
@@ -205,6 +208,79 @@ def test_what_would_be_too_much_work_is_given_up() -> None:
     outcome = preempt(world(pods, {}, "n1"), incoming(1, "500m"), work=Work(100))
     assert outcome.over_budget
     assert outcome.result is None
+
+
+# Of several ways the one that hurts least -----------------------------------------------------------------------------
+
+
+def compare(state: ClusterState, pods: Sequence[PodInfo], *levels: str, **fields: Any) -> GangPostFilterOutcome:
+    """Look for room for a group whose victims are compared, in one domain of a label."""
+    topology = GangTopology(levels) if levels else None
+    tries = MemberTries.UNTIL_ENOUGH
+    minimum = fields.pop("minimum", None)
+    return preempt(state, pods, minimum, tries=tries, compares_victims=True, topology=topology, **fields)
+
+
+def racks(victims: Mapping[str, tuple[str, int]], *names: str) -> ClusterState:
+    """Nodes `rack-number`, whose zone is their rack, and on each of some a pod of so much CPU and a priority."""
+    pods = [alone(f"on-{name}", name, cpu, priority) for name, (cpu, priority) in victims.items()]
+    return world(pods, {}, *[f"{name}/{name.partition('-')[0]}" for name in names])
+
+
+def test_the_domain_with_the_fewest_victims_is_taken() -> None:
+    full = ("400m", LOW)
+    victims = {"a-0": full, "a-1": full, "b-0": full}
+    outcome = compare(racks(victims, "a-0", "a-1", "b-0", "b-1"), incoming(2), "zone")
+    assert gone(outcome) == {"on-b-0"}
+    assert set(nodes(outcome).values()) == {"b-0", "b-1"}
+
+
+def test_a_lower_victim_is_less_than_fewer_ones() -> None:
+    victims = {"a-0": ("400m", LOW), "a-1": ("400m", LOW), "b-0": ("400m", MID)}
+    assert gone(compare(racks(victims, "a-0", "a-1", "b-0", "b-1"), incoming(2), "zone")) == {"on-a-0", "on-a-1"}
+
+
+def test_a_budget_decides_between_domains_first() -> None:
+    victims = {"a-0": ("400m", LOW), "b-0": ("400m", MID)}
+    state = racks(victims, "a-0", "b-0")
+    state.upsert_pod(alone("on-a-0", "a-0", "400m", LOW, labels={"app": "a"}), NOW)
+    with_budgets(state, budget("a", 0, {"app": "a"}))
+    assert gone(compare(state, incoming(1), "zone")) == {"on-b-0"}
+
+
+def test_of_domains_that_hurt_alike_the_one_with_the_least_room_to_spare_is_taken() -> None:
+    victims = dict.fromkeys(("a-0", "a-1", "a-2", "b-0", "b-1"), ("400m", LOW))
+    outcome = compare(racks(victims, *victims), incoming(2), "zone")
+    assert set(nodes(outcome).values()) == {"b-0", "b-1"}
+
+
+def test_the_narrowest_level_with_a_domain_is_taken() -> None:
+    victims = dict.fromkeys(("a-0", "a-1", "b-0", "b-1"), ("400m", LOW))
+    state = racks(victims, *victims)
+    outcome = compare(state, incoming(1), "kubernetes.io/hostname", "zone")
+    assert len(gone(outcome)) == 1
+    assert len(gone(compare(state, incoming(2), "kubernetes.io/hostname", "zone"))) == 2
+
+
+def test_nobody_of_higher_priority_goes_where_the_lowest_are_enough() -> None:
+    """By their scores members would go to the emptier node, where a more important pod runs."""
+    state = world(
+        [alone("low", "n1", "300m"), alone("filler", "n1", "100m", TOP), alone("mid", "n2", "300m", MID)],
+        {},
+        "n1",
+        "n2",
+    )
+    assert gone(compare(state, incoming(1))) == {"low"}
+
+
+def test_more_important_ones_go_where_they_have_to() -> None:
+    state = world([alone("low", "n1", "300m"), alone("mid", "n2", "300m", MID)], {}, "n1", "n2")
+    assert gone(compare(state, incoming(2))) == {"low", "mid"}
+
+
+def test_no_more_members_are_placed_than_are_needed() -> None:
+    state = world([alone(f"p{number}", f"n{number}", "400m") for number in range(3)], {}, "n0", "n1", "n2")
+    assert len(gone(compare(state, incoming(3), minimum=2))) == 2
 
 
 def test_nominated_members_do_not_count_for_each_other() -> None:

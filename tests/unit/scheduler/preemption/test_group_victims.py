@@ -29,7 +29,8 @@ from scheduler.framework import (
     Work,
     conclude,
 )
-from scheduler.kube.model import SCHEDULINGPODGROUPS, PriorityClass
+from scheduler.helpers.disruption import DISRUPTION
+from scheduler.kube.model import POD_GROUP_LABEL, PODGROUPS, SCHEDULINGPODGROUPS, PriorityClass
 from scheduler.preemption.evaluator import candidates_left
 from scheduler.preemption.evictions import Evictions
 from scheduler.preemption.groups import UnitsInView
@@ -456,6 +457,51 @@ def test_random_clusters_with_groups_are_tried_together_as_one_by_one(version: s
                     assert uids.issuperset(mate.uid for mate in mates), f"seed {seed}: a part of a group goes"
                     groups_gone += len(mates) > 1
     assert groups_gone > 50
+
+
+# The annotation of PodGroups of scheduling.x-k8s.io -------------------------------------------------------------------
+
+
+def annotated_world(value: str | None, priority: int = LOW) -> ClusterState:
+    """A group of one pod on each of two nodes, with the annotation."""
+    state = world([], {}, "node-a", "node-b")
+    state.directory.index(POD_GROUP_LABEL)
+    annotations = {} if value is None else {DISRUPTION: value}
+    metadata = {"name": "h", "namespace": "default", "uid": "uid-h", "resourceVersion": "1", "annotations": annotations}
+    group = json.dumps({"metadata": metadata, "spec": {"minMember": 2}})
+    state.objects.upsert("PodGroup", PODGROUPS.decode(group))
+    for name, node_name, own in (("a", "node-a", LOW), ("b", "node-b", priority)):
+        add_pod(state, alone(name, node_name, "400m", own, labels={POD_GROUP_LABEL: "h"}))
+    return state
+
+
+@pytest.mark.parametrize(
+    ("value", "compatibility", "gone"),
+    [
+        ("All", "safe", {"a", "b"}),
+        ("Single", "safe", {"a"}),
+        (None, "safe", {"a"}),
+        ("all", "safe", {"a"}),
+        ("All", "upstream", {"a"}),
+    ],
+)
+@pytest.mark.parametrize("kubernetes", ["1.34", "1.37"])
+def test_an_annotation_has_the_pods_of_a_gang_preempted_together(
+    value: str | None, compatibility: str, gone: set[str], kubernetes: str
+) -> None:
+    state = annotated_world(value)
+    profile = profile_on(state, kubernetes, runner(kubernetes=kubernetes, compatibility=compatibility))
+    incoming = pod("p", container("300m"), priority=HIGH, nodeSelector={"kubernetes.io/hostname": "node-a"})
+    assert set(names(preempt(state, incoming, profile).victims)) == gone
+
+
+def test_a_gang_whose_members_have_unlike_priorities_is_torn_apart_and_told_so(version: str) -> None:
+    state, handle = annotated_world("All", MID), Said()
+    profile = profile_on(state, version, runner(kubernetes=version, handle=handle))
+    incoming = pod("p", container("300m"), priority=HIGH, nodeSelector={"kubernetes.io/hostname": "node-a"})
+    assert names(preempt(state, incoming, profile).victims) == ["a"]
+    note = f"annotation {DISRUPTION} All of PodGroup h is not followed, as its pods have unlike priorities"
+    assert handle.events == [("a", "DisruptionModeIgnored", note)]
 
 
 # Other plugins --------------------------------------------------------------------------------------------------------
