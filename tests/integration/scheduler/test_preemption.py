@@ -144,6 +144,13 @@ QUICK = {
 """Played in every run of the tests; the others in the long ones."""
 
 
+EVICTED_AGAIN = {
+    "a higher pod displaces a nominated one": {("v", "q", "n1")},
+    "two preemptors share a node": {("a", "q", "n1")},
+}
+"""Victims that kube-scheduler has evicted once more, though they terminate already, up to 1.34 (docs/differences.md)."""
+
+
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Player, asyncio.Runner]]:
     directory: Path = tmp_path_factory.mktemp("daemon")
@@ -174,6 +181,7 @@ def test_the_same_happens_as_with_kube_scheduler(stage: tuple[Player, asyncio.Ru
     play, runner = stage
     for patience in (1, 3, 9):
         real = runner.run(play.play(SCENARIOS[name], REAL, patience))
+        real.events -= EVICTED_AGAIN.get(name, set())
         ours = runner.run(play.play(SCENARIOS[name], OURS, patience))
         if comparable(ours) == comparable(real):
             break
