@@ -120,8 +120,8 @@ class Evictions:
         """Have the victims on a node evicted; `displaced` are nominated pods that have to look for another node."""
         node = candidate.node
         row = view.row(node)
-        there = {other.uid for other in (view.pods_on(row) if row >= 0 else candidate.victims)}
-        nodes = {victim.uid: node for victim in candidate.victims if victim.uid in there}
+        on_node = {other.uid for other in (view.pods_on(row) if row >= 0 else candidate.victims)}
+        nodes = {victim.uid: node for victim in candidate.victims if victim.uid in on_node}
         nominated = {pod.uid: node}
         self.start(pod_as_preemptor(pod), node, nominated, candidate.victims, nodes, displaced, view)
 

@@ -302,17 +302,17 @@ class _Room:
 
     def _units_of(self, pods: Iterable[tuple[int, PodInfo]]) -> list[_Unit]:
         """Return what goes with some pods, each unit once."""
-        found: dict[str, PreemptionUnit] = {}
+        by_first: dict[str, PreemptionUnit] = {}
         for row, pod in pods:
             if self._units is None:
                 unit = unit_of_pod(row, pod, self._rules.groups.rank(pod))
             else:
                 unit = self._units.unit_of(row, pod)
-            found.setdefault(unit.members[0].pod.uid, unit)
-        members = [(member.row, member.pod) for unit in found.values() for member in unit.members if member.row >= 0]
+            by_first.setdefault(unit.members[0].pod.uid, unit)
+        members = [(member.row, member.pod) for unit in by_first.values() for member in unit.members if member.row >= 0]
         self._work.charge(len(members) * _UNIT_UNITS, "lower pods on nodes of members")
         batch, units, end = PodBatch(members), [], 0
-        for unit in found.values():
+        for unit in by_first.values():
             start, end = end, end + sum(member.row >= 0 for member in unit.members)
             units.append(_Unit(unit, batch, list(range(start, end))))
         return units
@@ -450,7 +450,7 @@ class _Members:
         self.look_further = False
         for pod, node in assignments:
             row = view.row(node)
-            there = self.by_row.setdefault(row, [])
+            members_of_row = self.by_row.setdefault(row, [])
             kind = self._kinds.get(_key(pod))
             if kind is None and (prepared := trials.prepare(view, pod)) is not None:
                 state, looks_further = prepared
@@ -462,24 +462,26 @@ class _Members:
                 # It wants to be next to others of the gang, maybe: trying it tells.
                 self.look_further = True
             else:
-                kind.before[row] = len(there)
-            there.append(pod)
+                kind.before[row] = len(members_of_row)
+            members_of_row.append(pod)
 
     def fitting(self, filters: FilterRunner, view: WhatIfView, rows: set[int], work: Work) -> set[int]:
         """Return those of some rows where all members pass that are there, as far as filters look at the node alone."""
         left = set(rows)
         for kind in self._kinds.values():
-            here = sorted(left & kind.before.keys())
-            if not here:
+            asked_rows = sorted(left & kind.before.keys())
+            if not asked_rows:
                 continue
-            before = [(row, pod) for row in here for pod in self.by_row[row][: kind.before[row]]]
-            work.charge(RUN_UNITS + len(here) + len(before), "members of the gang x lower pods")
+            before = [(row, pod) for row in asked_rows for pod in self.by_row[row][: kind.before[row]]]
+            work.charge(RUN_UNITS + len(asked_rows) + len(before), "members of the gang x lower pods")
             beside = view.overlay()
             batch = PodBatch(before)
             beside.move_pods(batch, batch.all_indices(), 1)
-            asked: RowArray = np.array(here, dtype=np.intp)
-            fit = filters.run_filters_with_nominated(kind.state, kind.pod, beside, asked, Diagnosis(len(here)))
-            left -= set(here) - set(fit.tolist())
+            candidates: RowArray = np.array(asked_rows, dtype=np.intp)
+            fit = filters.run_filters_with_nominated(
+                kind.state, kind.pod, beside, candidates, Diagnosis(len(asked_rows))
+            )
+            left -= set(asked_rows) - set(fit.tolist())
         return left
 
 

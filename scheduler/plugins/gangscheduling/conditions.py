@@ -77,9 +77,9 @@ class PodGroupConditions:
             since = format_seconds(self._handle.now())
         return PodGroupCondition(self._type, status, group.metadata.generation, since, reason, message)
 
-    async def _write(self, group: SchedulingPodGroup, said: fw.Status, failures: int = 0) -> None:
-        """Write what was said, and what is said meanwhile; `failures` is how often it could not be written."""
-        uid, outcome = group.metadata.uid, said
+    async def _write(self, group: SchedulingPodGroup, outcome: fw.Status, failures: int = 0) -> None:
+        """Write an outcome, and those that come meanwhile; `failures` is how often it could not be written."""
+        uid = group.metadata.uid
         try:
             while True:
                 status, written = await self._patch(group, outcome)

@@ -87,8 +87,8 @@ class _Words137(Words):
         if text == _NO_DOMAIN:
             return text
         if has_topology:
-            where = f"0/{domains} placements are available, first placement status"
-            return f"{_UNSCHEDULABLE}, {_UNSCHEDULABLE}, {where}: {text}"
+            placements = f"0/{domains} placements are available, first placement status"
+            return f"{_UNSCHEDULABLE}, {_UNSCHEDULABLE}, {placements}: {text}"
         return f"{_UNSCHEDULABLE}, {text}"
 
     def _progress(self, minimum: int, fit: int, failed: int, untried: int) -> str:

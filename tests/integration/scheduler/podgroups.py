@@ -249,9 +249,9 @@ class Stage(Administrator):
         notes: dict[str, tuple[str, str]] = {}
         for event in self.call("GET", _EVENTS)["items"]:
             if event["reason"] == "FailedScheduling":
-                said = event["eventTime"], event["note"]
+                note = event["eventTime"], event["note"]
                 name = event["regarding"]["name"]
-                notes[name] = min(notes.get(name, said), said)
+                notes[name] = min(notes.get(name, note), note)
         return {name: note for name, (_, note) in notes.items()}
 
     def protect(self, app: str, allowed: int) -> None:

@@ -301,8 +301,8 @@ def upstream_victims(state: ClusterState, pods: Sequence[PodInfo], nominated: Ma
     each time."""
     view, profile, rules = state.snapshot(NOW), profile_on(state, VERSION), rules_on(state, VERSION)
     lower = [(row, each) for row in view.rows.tolist() for each in view.pods_on(row) if each.priority < HIGH]
-    found = UnitsInView(rules.groups, view)
-    units = list({unit.uids: unit for unit in [found.unit_of(row, each) for row, each in lower]}.values())
+    in_view = UnitsInView(rules.groups, view)
+    units = list({unit.uids: unit for unit in [in_view.unit_of(row, each) for row, each in lower]}.values())
     kept = view.overlay()
     for row, each in lower:
         kept.remove_pod(each, row)

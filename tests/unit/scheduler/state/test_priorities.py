@@ -36,8 +36,8 @@ def check_without_lower(snapshot: Snapshot, priority: int) -> None:
         for info in [info for info in snapshot.pods_on(row) if info.priority < priority]:
             one_by_one.remove_pod(info, row)
             number += 1
-    found, together = snapshot.without_lower(priority)
-    assert found == number
+    removed, together = snapshot.without_lower(priority)
+    assert removed == number
     assert_same(together, one_by_one)
     branch = together.branch(together.candidates)
     for row in snapshot.rows.tolist():

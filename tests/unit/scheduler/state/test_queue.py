@@ -224,20 +224,20 @@ def test_pods_unschedulable_for_five_minutes_are_tried_again(clock: ManualClocks
 
 def test_a_gate_that_stays_closed_is_asked_again_twice_a_minute(clock: ManualClocks) -> None:
     """Thousands that wait for their victims' end for more than five minutes took a quarter of the loop's time."""
-    asked: list[float] = []
+    question_times: list[float] = []
 
     def closed(info: PodInfo) -> Status:
-        asked.append(clock.now)
+        question_times.append(clock.now)
         return unresolvable("gated", plugin="SchedulingGates")
 
     queue = SchedulingQueue(clocks=clock.clocks, sort_key=lambda info, at: at, pre_enqueue=closed, hints=HINTS)
     queue.add(pod("p"))
-    asked.clear()
+    question_times.clear()
     for _ in range(400):
         clock.now += 1
         queue.flush()
     assert queue.queue_of("uid-p") == "gated"
-    assert asked == [1301, 1331, 1361, 1391]
+    assert question_times == [1301, 1331, 1361, 1391]
 
 
 WALL_CLOCK_SET = pytest.mark.parametrize("jump", [-3600, 3600], ids=["an hour back", "an hour ahead"])
