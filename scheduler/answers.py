@@ -310,6 +310,7 @@ class GangReport(Struct, frozen=True, rename="camel"):
         domains: those with most room, by level.
         domain_count: how many there are of all levels.
         obstacle: why there is none; "" where there is one.
+        preemption: which pods are evicted for it, or why that did not help when it was tried last; "" where it was not.
     """
 
     name: str
@@ -321,6 +322,7 @@ class GangReport(Struct, frozen=True, rename="camel"):
     domains: tuple[DomainRoom, ...] = ()
     domain_count: int = 0
     obstacle: str = ""
+    preemption: str = ""
 
 
 class TriedAgain(WaitingPod, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ from scheduler.framework import (
     FilterQuestion,
     Gang,
     GangPlugin,
+    GangPostFilter,
     GangSlice,
     GangTopology,
     MemberTries,
@@ -697,10 +698,21 @@ def gang_of(runner: ProfileRunner, pod: PodInfo) -> Gang | None:
     return gang if gang is not None and gang.missing else None
 
 
+def _said_of_preemption(gang: Gang, runners: Mapping[str, ProfileRunner]) -> Iterator[str]:
+    preemptor = gang.preemptor
+    runner = None if preemptor is None else runners.get(preemptor.scheduler_name)
+    if preemptor is None or runner is None:
+        return
+    for plugin in runner.post_filters:
+        if isinstance(plugin, GangPostFilter) and (text := plugin.preemption_for_gang(preemptor)):
+            yield text
+
+
 def report_gang(snapshot: Snapshot, gang: Gang, runners: Mapping[str, ProfileRunner], rng: RandomSource) -> GangReport:
     """Return what a gang needs, and which domains would take how many of its members now; those of other schedulers are
     not counted there."""
-    report = GangReport(gang.name, gang.minimum, gang.placed, len(gang.waiting))
+    preemption = next(_said_of_preemption(gang, runners), "")
+    report = GangReport(gang.name, gang.minimum, gang.placed, len(gang.waiting), preemption=preemption)
     topology = gang.topology
     if topology is None:
         return report

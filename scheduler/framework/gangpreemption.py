@@ -79,3 +79,8 @@ class GangPostFilter(Plugin, Protocol):
         Raises:
             OverBudgetError: it is more work than the attempt may be.
         """
+
+    @abstractmethod
+    def preemption_for_gang(self, preemptor: Preemptor) -> str:
+        """Say which pods are evicted for a gang, or why that did not help when it was tried last; "" where it was not
+        tried, or that is forgotten."""

@@ -52,6 +52,10 @@ class DefaultPreemption(fw.PreEnqueuePlugin, PreemptingPlugin, fw.GangPostFilter
         """Nominate the members of a gang and start evicting, or say why preemption does not help."""
         return self._gangs.post_filter(preemptor, view, trials, work)
 
+    def preemption_for_gang(self, preemptor: fw.Preemptor) -> str:
+        """Say which pods are evicted for a gang, or why that did not help when it was tried last."""
+        return self._gangs.said_of(preemptor)
+
     def events_to_register(self) -> Sequence[fw.HintRegistration]:
         """Deletions un-gate a pod parked here; whether they help is for the plugins to say that rejected it.
 

@@ -12,6 +12,10 @@ _MIN_REMEMBERED = 64
 """So many preemptions may be remembered before those that are over are looked for."""
 
 
+_SHOWN = 5
+"""Victims that are named to who asks."""
+
+
 class _Requested(Struct, eq=False):
     """The victims whose deletion has been requested, or is about to be.
 
@@ -19,6 +23,7 @@ class _Requested(Struct, eq=False):
         preemptor: for whom.
         nominated: by UID the nodes that its pods wait for.
         victims: UIDs of all.
+        shown: the first of their keys.
         nodes: by UID the nodes of those whose end is waited for: of a pod by itself, those on its node.
         awaited: the UIDs among `nodes` that have yet to be shown terminating; some may have been.
     """
@@ -26,6 +31,7 @@ class _Requested(Struct, eq=False):
     preemptor: Preemptor
     nominated: Mapping[str, str]
     victims: frozenset[str]
+    shown: Sequence[str]
     nodes: Mapping[str, str]
     awaited: set[str]
 
@@ -77,6 +83,14 @@ class Evictions:
         """Return the UIDs of the victims of a pod, or of its group; none without a preemption that is remembered."""
         requested = self._requested.get(self._preemptor_of(pod))
         return () if requested is None else requested.victims
+
+    def names(self, preemptor: str) -> str:
+        """Return the first victims of a preemptor (UID), and how many more there are; "" where none is remembered."""
+        requested = self._requested.get(preemptor)
+        if requested is None:
+            return ""
+        more = len(requested.victims) - len(requested.shown)
+        return ", ".join(requested.shown) + (f" and {more} more" if more else "")
 
     def _preemptor_of(self, pod: PodInfo) -> str:
         return self._groups.get(pod.uid, pod.uid)
@@ -155,7 +169,8 @@ class Evictions:
         # The last one to go wakes the preemptor: one that it waits for.
         victims = sorted(victims, key=lambda victim: victim.uid in nodes)
         uids = frozenset([victim.uid for victim in victims])
-        self._requested[preemptor.uid] = _Requested(preemptor, nominated, uids, nodes, set(nodes))
+        shown = [victim.key for victim in victims[:_SHOWN]]
+        self._requested[preemptor.uid] = _Requested(preemptor, nominated, uids, shown, nodes, set(nodes))
         for victim in uids:
             self._preemptors.setdefault(victim, set()).add(preemptor.uid)
         if preemptor.group_label:

@@ -47,6 +47,8 @@ NODE: Final = "cluster"
 _NEVER = "not eligible due to preemptionPolicy=Never."
 _ONGOING = "ongoing preemption on nominated nodes"
 _NO_VICTIMS = "No preemption victims found for incoming preemptor"
+_MAX_REASONS = 1000
+"""Gangs of which it is remembered why preemption did not help."""
 _MAX_THRESHOLDS = 4
 """Priorities below which pods are taken away before all lower ones are."""
 _ROUNDS = 4
@@ -69,11 +71,30 @@ class GangEvaluator:
         self._filters = filters
         self._rules = rules
         self._evictions = evictions
+        self._reasons: dict[str, str] = {}
 
     def post_filter(
         self, preemptor: Preemptor, view: NodeView, trials: GangTrials, work: Work
     ) -> tuple[GangPostFilterResult | None, Status]:
         """Nominate the members and start evicting, or say why preemption does not help."""
+        result, status = self._post_filter(preemptor, view, trials, work)
+        self._reasons.pop(preemptor.uid, None)
+        if result is None:
+            self._reasons[preemptor.uid] = status.message.removeprefix(PREFIX)
+            if len(self._reasons) > _MAX_REASONS:
+                del self._reasons[next(iter(self._reasons))]
+        return result, status
+
+    def said_of(self, preemptor: Preemptor) -> str:
+        """Say which pods are evicted for a gang, or why that did not help when it was tried last."""
+        if self._evictions is not None and (names := self._evictions.names(preemptor.uid)):
+            return f"evicted for it: {names}"
+        reason = self._reasons.get(preemptor.uid, "")
+        return f"preemption did not help: {reason}" if reason else ""
+
+    def _post_filter(
+        self, preemptor: Preemptor, view: NodeView, trials: GangTrials, work: Work
+    ) -> tuple[GangPostFilterResult | None, Status]:
         if not (preemptor.may_preempt and all(pod.spec.preemption_policy != "Never" for pod in preemptor.pods)):
             return None, unschedulable(PREFIX + _NEVER)
         if self._is_ongoing(preemptor, view):
@@ -101,7 +122,8 @@ class GangEvaluator:
             OverBudgetError: it is more work than the attempt may be, and no way has been found.
         """
         assert self._filters is not None
-        status = unresolvable(PREFIX + _NO_VICTIMS)
+        # Of a gang that compares victims nothing is said where there are none: every gang would be told so.
+        status = unresolvable() if preemptor.compares_victims else unresolvable(PREFIX + _NO_VICTIMS)
         unstarted = self._rules.start_of_unstarted(view.now)
         best: _Way | None = None
         try:

@@ -262,6 +262,8 @@ def _gang(gang: GangReport) -> Iterator[str]:
         f"It is tried with its gang, {gang.name}: {gang.placed} of at least {gang.minimum} members have nodes, "
         f"{gang.waiting} wait."
     )
+    if gang.preemption:
+        yield f"  {gang.preemption}"
     if gang.obstacle:
         yield f"  {gang.obstacle}"
         return

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from scheduler.answers import DecisionList
 from scheduler.core import Placement
+from scheduler.engine import HistoryLimits
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.inputs import NodeUpdate
 from scheduler.framework import Code, CycleState, PermitOutcome, PodInfo, Status
 from scheduler.kube.client import ConnectionLost
 from scheduler.kube.model import DecodeError, EventType
+from scheduler.observe import PodsQuestion
 from tests.unit.scheduler.engine.fakes import eventually, started
 from tests.unit.scheduler.engine.gangs import GangEngine, Start
 from tests.unit.scheduler.engine.pods import node_info, pod_info
@@ -479,6 +482,9 @@ async def test_at_the_default_verbosity_no_line_is_made_for_members(start: Start
 # Preemption -----------------------------------------------------------------------------------------------------------
 
 
+HISTORY = HistoryLimits(records=100, bytes=1 << 20, detail_share=1.0)
+
+
 def crowded(engine: GangEngine, *nodes: str) -> None:
     """Nodes full of lower pods of others."""
     for name in nodes:
@@ -487,9 +493,19 @@ def crowded(engine: GangEngine, *nodes: str) -> None:
         engine.pods.apply([(EventType.ADDED, lower)])
 
 
+def said_of_preemption(engine: GangEngine) -> str:
+    """What `explain` says of it."""
+    assert engine.inspector is not None
+    answer = engine.inspector.answer(PodsQuestion("ns", "g-0", 10))
+    assert isinstance(answer, DecisionList)
+    assert answer.waiting is not None
+    assert answer.waiting.gang is not None
+    return answer.waiting.gang.preemption
+
+
 async def test_a_gang_has_lower_pods_evicted_and_takes_their_place() -> None:
     api = Evicting()
-    async with started(GangEngine(api=api)) as engine:
+    async with started(GangEngine(api=api, history=HISTORY)) as engine:
         assert isinstance(engine, GangEngine)
         crowded(engine, "n1", "n2", "n3")
         engine.add_group("g", 2)
@@ -498,6 +514,7 @@ async def test_a_gang_has_lower_pods_evicted_and_takes_their_place() -> None:
         assert engine.bound == set()
         text = "pod group preemption: found a placement for podgroup, preempting 2 victims"
         await eventually(lambda: any(text in message for message in engine.messages), "a message")
+        assert said_of_preemption(engine) == f"evicted for it: {', '.join(f'ns/{name}' for name in api.deleted)}"
         for name in list(api.deleted):
             gone = pod_info(name, cpu="800m", node=name.removeprefix("low-"), schedulerName="else", priority=1)
             engine.pods.apply([(EventType.DELETED, gone)])
@@ -509,25 +526,28 @@ async def test_a_gang_has_lower_pods_evicted_and_takes_their_place() -> None:
 
 async def test_a_gang_that_would_not_fit_all_the_same_has_nobody_evicted() -> None:
     api = Evicting()
-    async with started(GangEngine(api=api)) as engine:
+    async with started(GangEngine(api=api, history=HISTORY)) as engine:
         assert isinstance(engine, GangEngine)
         crowded(engine, "n1", "n2")
         engine.add_group("g", 3)
         engine.add_members("g", 3, cpu="700m", priority=5)
-        text = "pod group preemption: pod group ns/g: 2 of 3 members fit, minMember is 3"
-        await eventually(lambda: any(text in message for message in engine.messages), "a message")
+        text = "pod group ns/g: 2 of 3 members fit, minMember is 3: 0/2 nodes are available: 2 Insufficient cpu."
+        said = f"pod group preemption: {text}"
+        await eventually(lambda: any(said in message for message in engine.messages), "a message")
+        assert said_of_preemption(engine) == f"preemption did not help: {text}"
     assert api.deleted == []
 
 
 async def test_a_gang_preempts_by_the_priority_of_its_least_important_member() -> None:
     api = Evicting()
-    async with started(GangEngine(api=api)) as engine:
+    async with started(GangEngine(api=api, history=HISTORY)) as engine:
         assert isinstance(engine, GangEngine)
         crowded(engine, "n1", "n2")
         engine.add_group("g", 2)
         engine.add_member("g-0", "g", cpu="700m", priority=5)
         engine.add_member("g-1", "g", cpu="700m", priority=1)
-        await eventually(lambda: any("No preemption victims" in message for message in engine.messages), "a message")
+        await eventually(lambda: any("0 of 2 members fit" in message for message in engine.messages), "a message")
+        assert said_of_preemption(engine) == ""
     assert api.deleted == []
 
 
