@@ -77,6 +77,7 @@ class Side(Administrator):
         super().__init__(plane, SERVED)
         self.scheduler = scheduler
         self.key = ""
+        self.lives = 0
         self.name = name = f"{scheduler}-{lane}"
         self.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         self.groups = f"/apis/{API_VERSION[SERVED]}/namespaces/{name}/podgroups"
@@ -85,9 +86,16 @@ class Side(Administrator):
     def clear(self) -> None:
         """Take everything of this side off the stage, and wait for nothing but the pods."""
         self.key = ""
+        self.lives += 1
         self.call("DELETE", self.pods, {"gracePeriodSeconds": 0})
         self.remove_groups()
         self.call("DELETE", f"/api/v1/nodes?labelSelector=side%3D{self.name}")
+
+    @property
+    def group(self) -> str:
+        """The group's name, another one in each life: kube-scheduler counts pods that are gone where a group of their
+        group's name comes at once."""
+        return f"g{self.lives}"
 
     def remove_groups(self) -> None:
         self.call("DELETE", self.groups)
@@ -99,7 +107,7 @@ class Side(Administrator):
         self.add_nodes(f"{self.name}-{number}", cpu=cpu, side=self.name, **racks)
 
     def add_member(self, name: str, cpu: str, **spec: Any) -> None:
-        self.add_pods(name, cpu=cpu, nodeSelector={"side": self.name}, **spec)
+        self.add_pods(name, cpu=cpu, group=self.group, nodeSelector={"side": self.name}, **spec)
 
     def state(self) -> State:
         """How the pods are."""
@@ -289,7 +297,7 @@ class Life:
             return self._members_come()
         self._minimum = minimum = self._chance.randint(1, 5)
         patch = {"spec": {"schedulingPolicy": {"gang": {"minCount": minimum}}}}
-        return f"minCount {minimum}", lambda side: side.call("PATCH", f"{side.groups}/g", patch)
+        return f"minCount {minimum}", lambda side: side.call("PATCH", f"{side.groups}/{side.group}", patch)
 
     def _the_group_goes(self) -> tuple[str, Step]:
         if not self._has_group:
@@ -303,7 +311,7 @@ class Life:
 
         def play(side: Side) -> None:
             side.key = key
-            side.add_group("g", minimum, key)
+            side.add_group(side.group, minimum, key)
 
         return f"group of {minimum} {key}", play
 
