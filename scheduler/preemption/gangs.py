@@ -53,6 +53,10 @@ _MAX_THRESHOLDS = 4
 """Priorities below which pods are taken away before all lower ones are."""
 _ROUNDS = 4
 """So often who had to go is given another chance, as others are in the way who took its room."""
+_HEADS = 32
+"""Kinds of members of which it is asked whether a filter looks beyond the node."""
+_PAIR_UNITS = 5
+"""To count a pod that was taken away for such a member, measured."""
 _UNIT_UNITS = 8
 """To compare what is preempted together with others, measured."""
 
@@ -125,10 +129,16 @@ class GangEvaluator:
         # Of a gang that compares victims nothing is said where there are none: every gang would be told so.
         status = unresolvable() if preemptor.compares_victims else unresolvable(PREFIX + _NO_VICTIMS)
         unstarted = self._rules.start_of_unstarted(view.now)
+        heads = {_key(pod): pod for pod in preemptor.pods}
+        prepared = [trials.prepare(view, pod) for pod in list(heads.values())[:_HEADS]]
+        looks_further = any(each is None or each[1] for each in prepared)
         best: _Way | None = None
         try:
             for priority in self._thresholds(preemptor, view):
                 room = _Room(preemptor, priority, view, self._filters, self._rules, work)
+                if looks_further:
+                    walked = len(preemptor.pods) * room.lower
+                    work.charge(walked * _PAIR_UNITS, "members of the gang x lower pods")
                 for trial in trials.place(room.bare, view) if room.lower else ():
                     if not trial.status.is_success:
                         status = Status(trial.status.code, (PREFIX + trial.status.message,))
