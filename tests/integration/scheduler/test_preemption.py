@@ -148,7 +148,7 @@ EVICTED_AGAIN = {
     "a higher pod displaces a nominated one": {("v", "q", "n1")},
     "two preemptors share a node": {("a", "q", "n1")},
 }
-"""Victims that kube-scheduler has evicted once more, though they terminate already, up to 1.34 (docs/differences.md)."""
+"""Victims that kube-scheduler evicts once more up to 1.34, though they terminate already (docs/differences.md)."""
 
 
 @pytest.fixture(scope="module")
