@@ -24,11 +24,11 @@ def _profile() -> Json:
     return {"plugins": points, "pluginConfig": [{"name": numa.PLUGIN, "args": args}]}
 
 
-async def _zones(stage: Stage) -> numa_stage.Stage:
+async def _zones(stage: Stage) -> numa_stage.NumaNode:
     """A node of two zones with a foreign pod on it, and numbers that include that pod."""
     await numa_running.install(stage.api)
     # Scheduler-plugins looks again at a rejected pod when an object changes, not when a comparison ends.
-    zones = numa_stage.Stage(stage.api, pokes=stage.kind != OURS)
+    zones = numa_stage.NumaNode(stage.api, pokes=stage.kind != OURS)
     await zones.set()
     await zones.pod("there", 1, node=numa_stage.NODE, scheduler="somebody-else")
     await zones.started("there")
