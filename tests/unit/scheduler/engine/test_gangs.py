@@ -532,8 +532,8 @@ async def test_a_gang_that_would_not_fit_all_the_same_has_nobody_evicted() -> No
         engine.add_group("g", 3)
         engine.add_members("g", 3, cpu="700m", priority=5)
         text = "pod group ns/g: 2 of 3 members fit, minMember is 3: 0/2 nodes are available: 2 Insufficient cpu."
-        messages = f"pod group preemption: {text}"
-        await eventually(lambda: any(messages in message for message in engine.messages), "a message")
+        expected = f"pod group preemption: {text}"
+        await eventually(lambda: any(expected in message for message in engine.messages), "a message")
         assert said_of_preemption(engine) == f"preemption did not help: {text}"
     assert api.deleted == []
 
