@@ -298,11 +298,11 @@ LOAD = (
     Load("10,000 labels on a pod", "ten-thousand-labels", _HOSTILE),
     Load("15 pods of a mebibyte", "objects-of-a-mebibyte", _HOSTILE),
     Load(
-        "2,000 nominated pods", "nominated-pods",
+        "5,000 nominated pods", "nominated-pods",
         {"nominated_seconds": "all nominated after, s", "told_seconds": "then all victims deleted after, s",
          "deletions": "deletions that were asked for", "slowest_seconds": "the slowest of 5 others meanwhile, s",
          "recover_seconds": "all bound after the victims' end, s"},
-        10, " --scale 10 --seed 10",
+        25, " --scale 25 --seed 25",
     ),
     Load(
         "5,000 running pods of 30 kB", "pods-of-thirty-kilobytes",
