@@ -461,8 +461,10 @@ class _GangAttempt:
                 if self._times_asked[pod.uid] == _TIMES_ASKED:
                     continue
                 if self._work.turn_is_over is not None and self._work.turn_is_over():
+                    generation = self.cluster.generation
                     yield from self._wait_for_turn()
-                    rejected.clear()
+                    if self.cluster.generation != generation:
+                        rejected.clear()
                 key = _equivalence_key(pod)
                 equal = rejected.get(key)
                 if equal is not None:
@@ -613,7 +615,9 @@ def _equivalence_key(pod: PodInfo) -> tuple[object, ...]:
     """Return what the answer for a pod depends on, given one view: a member that equals a rejected one need not be
     tried. Claims made of one template are equal in what they ask for, not in what they have been given."""
     labels = tuple(sorted(pod.labels.items()))
-    return pod.scheduler_name, pod.spec.class_key, pod.priority, pod.nominated_node, labels, pod.claim_names
+    # Pods of DaemonSets are exempt from some filters.
+    owner = pod.controller and (pod.controller.api_version, pod.controller.kind)
+    return pod.scheduler_name, pod.spec.class_key, pod.priority, pod.nominated_node, labels, pod.claim_names, owner
 
 
 def place_gang(

@@ -519,4 +519,5 @@ class _Members:
 
 def _key(pod: PodInfo) -> object:
     """Return what the answer of filters that look at the node alone depends on."""
-    return pod.spec.class_key, pod.priority, pod.nominated_node, pod.claim_names
+    owner = pod.controller and (pod.controller.api_version, pod.controller.kind)
+    return pod.spec.class_key, pod.priority, pod.nominated_node, pod.claim_names, owner

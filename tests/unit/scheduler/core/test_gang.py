@@ -11,7 +11,7 @@ from scheduler.core import GangDecision, decide_gang, gang_message, place_gang
 from scheduler.core.placement import Placement
 from scheduler.framework import Asking, Gang, PodInfo, Status, Work, conclude, unschedulable
 from scheduler.state import ClusterState
-from tests.unit.scheduler.core.builders import NOW, cluster, container, node, pod, runner
+from tests.unit.scheduler.core.builders import NOW, WATCHER, cluster, container, node, pod, runner
 
 PROFILE = runner()
 
@@ -173,3 +173,33 @@ def test_members_beyond_what_is_missing_are_not_tried() -> None:
     decision = decided(state, gang([pod(f"p{number}") for number in range(5)], 3, placed=1))
     assert [placement.pod.name for placement in decision.placements] == ["p0", "p1"]
     assert len(decision.placed) >= decision.gang.missing
+
+
+def test_a_member_of_a_daemon_set_is_not_taken_for_one_that_a_load_limit_keeps_off() -> None:
+    enabled = {"enabled": [{"name": "HighLoadFilter"}]}
+    limited = runner(
+        {"preFilter": enabled, "filter": enabled},
+        {
+            "HighLoadFilter": {
+                "watcherAddress": WATCHER,
+                "usageThresholds": {"cpu": 70, "memory": 90},
+                "failOpen": False,
+            }
+        },
+        options={"load": {"limit": {"whenAllExceed": "reject", "exempt": ["DaemonSet"]}}},
+    )
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
+            }
+        }
+    }
+    pods = [
+        pod("alone", affinity=affinity),
+        pod("of-daemon-set", affinity=affinity, metadata={"ownerReferences": [owner]}),
+    ]
+    state, group = cluster(node("n1"), node("n2")), gang(pods, 1)
+    asking = decide_gang(state.snapshot(NOW), group, pods, lambda each: limited, random.Random(1), 1)
+    assert [placement.pod.name for placement in conclude(asking).placed] == ["of-daemon-set"]
