@@ -23,7 +23,7 @@ from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempts import AttemptPipeline
 from scheduler.engine.extending import AskingAttempt
 from scheduler.engine.gangs import GangOutcome, Gangs
-from scheduler.framework import FIRST_OF_EQUALS, Answered, Gang, PodInfo, RowArray, TurnQuestion, conclude
+from scheduler.framework import FIRST_OF_EQUALS, Answered, Gang, PodBatch, PodInfo, RowArray, TurnQuestion, conclude
 from scheduler.state import Overlay, QueuedPod, SchedulingQueue
 
 TURN_SECONDS: Final = 0.020
@@ -213,10 +213,10 @@ class GangTurns:
         if self._holds is None:
             assert self._attempt is not None
             assert isinstance(self._attempt.question, TurnQuestion)
-            self._holds = self._attempts.snapshot().overlay()
-            for pod, node in self._attempt.question.holds:
-                if (row := self._holds.row(node)) >= 0:
-                    self._holds.add_pod(pod, row)
+            self._holds = holds = self._attempts.snapshot().overlay()
+            held = ((holds.row(node), pod) for pod, node in self._attempt.question.holds)
+            batch = PodBatch([(row, pod) for row, pod in held if row >= 0])
+            holds.move_pods(batch, batch.all_indices(), 1)
         return self._holds
 
     def _judged(self, view: Overlay, pod: PodInfo, row: int) -> Placement | None:
