@@ -13,7 +13,7 @@ _MIN_REMEMBERED = 64
 
 
 _SHOWN = 5
-"""Victims that are named to who asks."""
+"""Victims that are named to whoever asks, who may be allowed to read the pods of the preemptor's namespace only."""
 
 
 class _Requested(Struct, eq=False):
@@ -23,7 +23,7 @@ class _Requested(Struct, eq=False):
         preemptor: for whom.
         nominated: by UID the nodes that its pods wait for.
         victims: UIDs of all.
-        shown: the first of their keys.
+        shown: the keys of the first of them in the preemptor's namespace.
         nodes: by UID the nodes of those whose end is waited for: of a pod by itself, those on its node.
         awaited: the UIDs among `nodes` that have yet to be shown terminating; some may have been.
     """
@@ -85,11 +85,14 @@ class Evictions:
         return () if requested is None else requested.victims
 
     def names(self, preemptor: str) -> str:
-        """Return the first victims of a preemptor (UID), and how many more there are; "" where none is remembered."""
+        """Return the first victims of a preemptor (UID) in its own namespace, and how many more there are; "" where
+        none is remembered."""
         requested = self._requested.get(preemptor)
         if requested is None:
             return ""
         more = len(requested.victims) - len(requested.shown)
+        if not requested.shown:
+            return f"{more} of other namespaces"
         return ", ".join(requested.shown) + (f" and {more} more" if more else "")
 
     def _preemptor_of(self, pod: PodInfo) -> str:
@@ -169,7 +172,7 @@ class Evictions:
         # The last one to go wakes the preemptor: one that it waits for.
         victims = sorted(victims, key=lambda victim: victim.uid in nodes)
         uids = frozenset([victim.uid for victim in victims])
-        shown = [victim.key for victim in victims[:_SHOWN]]
+        shown = [victim.key for victim in victims if victim.namespace == preemptor.namespace][:_SHOWN]
         self._requested[preemptor.uid] = _Requested(preemptor, nominated, uids, shown, nodes, set(nodes))
         for victim in uids:
             self._preemptors.setdefault(victim, set()).add(preemptor.uid)

@@ -503,6 +503,34 @@ def said_of_preemption(engine: GangEngine) -> str:
     return answer.waiting.gang.preemption
 
 
+async def test_victims_of_other_namespaces_are_counted_and_not_named() -> None:
+    api = Evicting()
+    async with started(GangEngine(api=api, history=HISTORY)) as engine:
+        assert isinstance(engine, GangEngine)
+        for number, namespace in enumerate(("other", "ns", "other")):
+            engine.add_node(f"n{number}", cpu="1")
+            fields = {"cpu": "800m", "node": f"n{number}", "schedulerName": "else", "priority": 1}
+            lower = pod_info(f"low-{number}", metadata={"namespace": namespace}, **fields)
+            engine.pods.apply([(EventType.ADDED, lower)])
+        engine.add_group("g", 3)
+        engine.add_members("g", 3, cpu="700m", priority=5)
+        await eventually(lambda: len(api.deleted) == 3, "all of them")
+        assert said_of_preemption(engine) == "evicted for it: ns/low-1 and 2 more"
+
+
+async def test_victims_that_are_all_of_other_namespaces_are_counted() -> None:
+    api = Evicting()
+    async with started(GangEngine(api=api, history=HISTORY)) as engine:
+        assert isinstance(engine, GangEngine)
+        engine.add_node("n", cpu="1")
+        fields = {"cpu": "800m", "node": "n", "schedulerName": "else", "priority": 1}
+        engine.pods.apply([(EventType.ADDED, pod_info("low", metadata={"namespace": "other"}, **fields))])
+        engine.add_group("g", 1)
+        engine.add_members("g", 1, cpu="700m", priority=5)
+        await eventually(lambda: api.deleted == ["low"], "it is evicted")
+        assert said_of_preemption(engine) == "evicted for it: 1 of other namespaces"
+
+
 async def test_a_gang_has_lower_pods_evicted_and_takes_their_place() -> None:
     api = Evicting()
     async with started(GangEngine(api=api, history=HISTORY)) as engine:
