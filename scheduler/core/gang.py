@@ -299,7 +299,8 @@ def _best_scored(snapshot: Snapshot, gang: Gang, domains: DomainSearch, rest: _R
     while feasible:
         most = max(gang.placed + len(decision.placed) for decision, _, _ in feasible)
         totals = [rate + (gang.placed + len(decision.placed)) * 100 // most for decision, rate, _ in feasible]
-        ties = [index for index, total in enumerate(totals) if total == max(totals)]
+        highest = max(totals)
+        ties = [index for index, total in enumerate(totals) if total == highest]
         chosen = ties[int(rng.random() * len(ties))] if len(feasible) > 1 else 0
         best, _, decided_on = feasible.pop(chosen)
         if decided_on is cluster:
@@ -571,11 +572,9 @@ class _GangAttempt:
         self._views += 1
         self.cluster = answered.view
         self._overlay = self._without_members()
-        for uid in self._placed_after:
-            placement = self._placements[uid]
-            row = self._overlay.row(placement.node or "")
-            if row >= 0:
-                self._overlay.add_pod(placement.pod, row)
+        placed = [self._placements[uid] for uid in self._placed_after]
+        held = [(self._overlay.row(placement.node or ""), placement.pod) for placement in placed]
+        self._overlay.add_pods([(row, pod) for row, pod in held if row >= 0])
 
     def _lose_changed_nodes(self) -> bool:
         """Judge each placed member's node once more, as the cluster went on while later members were decided; true

@@ -303,11 +303,7 @@ class SchedulingCycle:
             self._reject(queued, placement, outcome, started)
 
     def _place_gang(self, queued: QueuedPod, members: Sequence[QueuedPod], gang: Gang, started: float) -> Asking[None]:
-        turn_is_over = None
-        if self._turns.may_begin(members):
-            turn_is_over = self._turns.is_over
-            self._turns.begin_turn()
-        outcome = yield from self._gangs.attempt(queued, members, gang, started, turn_is_over)
+        outcome = yield from self._gangs.attempt(queued, members, gang, started, self._turns.first_turn(members))
         self._turns.record(gang, outcome)
         self.settle_gang(outcome, started)
 
@@ -355,6 +351,23 @@ class SchedulingCycle:
             self.put_back(member)
         for attempt in outcome.placed:
             self._start_binding(attempt)
+
+    def return_untried(self, attempt: AskingAttempt) -> None:
+        """End an attempt as if it had not begun: something goes before it, or this process decides nothing any more."""
+        attempt.steps.close()
+        for queued in attempt.members:
+            self.put_back(queued)
+
+    def fail_gang(self, attempt: AskingAttempt, reason: str) -> None:
+        """End an attempt at a gang before it is through."""
+        attempt.steps.close()
+        assert attempt.gang is not None
+        self.settle_gang(self._gangs.fail(attempt.gang, attempt.members, reason, attempt.started), attempt.started)
+
+    def members_raised(self, attempt: AskingAttempt, error: Exception) -> None:
+        """Report an unexpected failure of an attempt that had asked something."""
+        for queued in attempt.members:
+            self.attempt_raised(queued, attempt.started, error)
 
     def put_back(self, queued: QueuedPod) -> None:
         """Requeue a pod as if it had not been popped, if it still waits for a node."""

@@ -15,7 +15,7 @@ import structlog
 from msgspec import Struct
 
 from scheduler.engine.attempts import AttemptPipeline
-from scheduler.engine.gangs import GangOutcome, Gangs
+from scheduler.engine.gangs import Gangs
 from scheduler.framework import (
     SUCCESS,
     Answer,
@@ -58,12 +58,16 @@ class AskingAttempt(Struct, frozen=True):
 class AttemptOwner(Protocol):
     """Whose attempts they are: the scheduling cycle."""
 
-    def settle_gang(self, outcome: GangOutcome, started: float) -> None:
-        """Requeue and bind the members of a gang."""
+    def return_untried(self, attempt: AskingAttempt) -> None:
+        """End an attempt as if it had not begun."""
         ...
 
-    def attempt_raised(self, queued: QueuedPod, started: float, error: Exception) -> None:
-        """Report an unexpected failure."""
+    def fail_gang(self, attempt: AskingAttempt, reason: str) -> None:
+        """End an attempt at a gang before it is through."""
+        ...
+
+    def members_raised(self, attempt: AskingAttempt, error: Exception) -> None:
+        """Report an unexpected failure of an attempt."""
         ...
 
     def put_back(self, queued: QueuedPod) -> None:
@@ -127,14 +131,12 @@ class AskingAttempts:
                 except ExtenderError as error:
                     answer = error
                 if not self._may_schedule() or (attempt.gang is None and not self._are_pending(attempt)):
-                    self._return_untried(attempt)
+                    self._owner.return_untried(attempt)
                     return
                 if attempt.gang is not None and (
                     reason := self._gang_failure(attempt.gang, attempt, clock() > deadline)
                 ):
-                    steps.close()
-                    outcome = self._gangs.fail(attempt.gang, attempt.members, reason, attempt.started)
-                    self._owner.settle_gang(outcome, attempt.started)
+                    self._owner.fail_gang(attempt, reason)
                     return
                 if isinstance(answer, ExtenderError):
                     question = steps.throw(answer)
@@ -143,8 +145,7 @@ class AskingAttempts:
         except StopIteration:
             return
         except Exception as error:
-            for queued in attempt.members:
-                self._owner.attempt_raised(queued, attempt.started, error)
+            self._owner.members_raised(attempt, error)
         finally:
             steps.close()
 
@@ -156,13 +157,6 @@ class AskingAttempts:
         if change := self._gangs.change_of(gang, attempt.members, self._pending):
             return change
         return f"asking extenders about its members took more than {MAX_GANG_SECONDS:g} s" if is_late else ""
-
-    def _return_untried(self, attempt: AskingAttempt) -> None:
-        """Put pods back as if they had not been popped, if they still wait for a node: this process stops, or leads no
-        more."""
-        attempt.steps.close()
-        for queued in attempt.members:
-            self._owner.put_back(queued)
 
 
 _PAUSES: Final = (0.05, 0.1, 0.25, 0.5, 1.0)

@@ -11,8 +11,8 @@ serial order, which the records name.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import structlog
@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from scheduler.core import Placement, decide
 from scheduler.engine.attemptlog import AttemptLog
 from scheduler.engine.attempts import AttemptPipeline
-from scheduler.engine.extending import AskingAttempt
+from scheduler.engine.extending import AskingAttempt, AttemptOwner
 from scheduler.engine.gangs import GangOutcome, Gangs
-from scheduler.framework import FIRST_OF_EQUALS, Answered, Gang, PodBatch, PodInfo, RowArray, TurnQuestion, conclude
+from scheduler.framework import FIRST_OF_EQUALS, Answered, Gang, PodInfo, RowArray, TurnQuestion, conclude
 from scheduler.state import Overlay, QueuedPod, SchedulingQueue
 
 TURN_SECONDS: Final = 0.020
@@ -34,22 +34,6 @@ _MAX_TURN_SECONDS: Final = 0.100
 _NAMED: Final = 3
 """Pods placed between turns that the gang's record names."""
 log = structlog.get_logger(component="gangs")
-
-
-class AttemptOwner(Protocol):
-    """Whose attempts they are: the scheduling cycle."""
-
-    def settle_gang(self, outcome: GangOutcome, started: float) -> None:
-        """Requeue and bind the members of a gang."""
-        ...
-
-    def attempt_raised(self, queued: QueuedPod, started: float, error: Exception) -> None:
-        """Report an unexpected failure."""
-        ...
-
-    def put_back(self, queued: QueuedPod) -> None:
-        """Requeue a pod that was not tried."""
-        ...
 
 
 class GangTurns:
@@ -88,20 +72,22 @@ class GangTurns:
         """Whether a gang has turns left."""
         return self._attempt is not None
 
-    def is_over(self) -> bool:
-        """Tell whether the gang has had its turn."""
+    def first_turn(self, members: Sequence[QueuedPod]) -> Callable[[], bool] | None:
+        """Begin a gang's first turn; returns what tells that its turn is over, None where the gang has no turns: they
+        are for one gang at a time, and not where it is decided as upstream. With extenders everybody waits for their
+        answers anyway."""
+        options = self._attempts.runner_of(members[0].pod).options
+        if self._attempt is not None or self._attempts.extenders or options.compatibility != "safe":
+            return None
+        self._begin_turn(1)
+        return self._is_over
+
+    def _is_over(self) -> bool:
         return time.perf_counter() > self._turn_ends
 
-    def begin_turn(self, number: int = 1) -> None:
-        """The gang's turn begins; the others' is next."""
+    def _begin_turn(self, number: int) -> None:
         self._turn_ends = time.perf_counter() + min(_MAX_TURN_SECONDS, number * TURN_SECONDS)
         self._is_next = False
-
-    def may_begin(self, members: Sequence[QueuedPod]) -> bool:
-        """Tell whether a gang is decided in turns: one at a time, and only where it need not be as upstream. With
-        extenders everybody waits for their answers anyway."""
-        options = self._attempts.runner_of(members[0].pod).options
-        return self._attempt is None and not self._attempts.extenders and options.compatibility == "safe"
 
     def begin(self, attempt: AskingAttempt) -> None:
         """A gang has had its first turn, and asks for the next."""
@@ -122,21 +108,18 @@ class GangTurns:
         self._holds = None
         assert attempt.gang is not None
         if change := self._gangs.change_of(attempt.gang, attempt.members, self._pending):
-            attempt.steps.close()
-            outcome = self._gangs.fail(attempt.gang, attempt.members, change, attempt.started)
-            self._owner.settle_gang(outcome, attempt.started)
+            self._owner.fail_gang(attempt, change)
             self._end()
             return True
         self._turns += 1
-        self.begin_turn(self._turns)
+        self._begin_turn(self._turns)
         try:
             question = attempt.steps.send(Answered(None, self._attempts.snapshot()))
             self._attempt = replace(attempt, question=question)
         except StopIteration:
             self._end()
         except Exception as error:
-            for queued in attempt.members:
-                self._owner.attempt_raised(queued, attempt.started, error)
+            self._owner.members_raised(attempt, error)
             self._end()
         return True
 
@@ -145,9 +128,7 @@ class GangTurns:
         more."""
         attempt = self._attempt
         if attempt is not None:
-            attempt.steps.close()
-            for queued in attempt.members:
-                self._owner.put_back(queued)
+            self._owner.return_untried(attempt)
             self._end()
 
     def _end(self) -> None:
@@ -218,8 +199,7 @@ class GangTurns:
             assert isinstance(self._attempt.question, TurnQuestion)
             self._holds = holds = self._attempts.snapshot().overlay()
             held = ((holds.row(node), pod) for pod, node in self._attempt.question.holds)
-            batch = PodBatch([(row, pod) for row, pod in held if row >= 0])
-            holds.move_pods(batch, batch.all_indices(), 1)
+            holds.add_pods([(row, pod) for row, pod in held if row >= 0])
         return self._holds
 
     def _judged(self, view: Overlay, pod: PodInfo, row: int) -> Placement | None:

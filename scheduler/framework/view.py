@@ -348,6 +348,9 @@ class WhatIfView(NodeView, Protocol):
     def add_pod(self, pod: PodInfo, row: int) -> None:
         """Put a pod on a node."""
 
+    def add_pods(self, pods: Sequence[tuple[int, PodInfo]]) -> None:
+        """Put pods on their rows, all at once."""
+
     def remove_pod(self, pod: PodInfo, row: int) -> None:
         """Take a pod from a node; KeyError when it is not there."""
 

@@ -507,8 +507,7 @@ class _Members:
             before = [(row, pod) for row in asked_rows for pod in self.by_row[row][: kind.before[row]]]
             work.charge(RUN_UNITS + len(asked_rows) + len(before), "members of the gang x lower pods")
             beside = view.overlay()
-            batch = PodBatch(before)
-            beside.move_pods(batch, batch.all_indices(), 1)
+            beside.add_pods(before)
             candidates: RowArray = np.array(asked_rows, dtype=np.intp)
             fit = filters.run_filters_with_nominated(
                 kind.state, kind.pod, beside, candidates, Diagnosis(len(asked_rows))

@@ -505,6 +505,11 @@ class Overlay(Snapshot):
         self.moved_log.append(row)
         self._unsettled.append(lambda: (Move(row, pod, 1),))
 
+    def add_pods(self, pods: Sequence[tuple[int, PodInfo]]) -> None:
+        """Put pods on their rows, all at once."""
+        batch = PodBatch(pods)
+        self.move_pods(batch, batch.all_indices(), 1)
+
     def remove_pod(self, pod: PodInfo, row: int) -> None:
         """Take a pod from a node; KeyError when it is not there."""
         if all(other.uid != pod.uid for other in self.pods_on(row)):
