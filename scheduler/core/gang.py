@@ -9,7 +9,7 @@ once would be another problem (and NP-hard), and the plugins are written for one
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -114,6 +114,18 @@ class GangDecision(Struct, frozen=True):
         return tuple(placement for placement in self.placements if placement.node is None)
 
 
+class _Task(NamedTuple):
+    """Whom to place, and how; as `decide_gang` is told."""
+
+    pods: Sequence[PodInfo]
+    runner_of: Callable[[PodInfo], ProfileRunner]
+    rng: RandomSource
+    enough: int
+    extenders: Sequence[Extender]
+    on_decision: OnDecision | None
+    work: Work
+
+
 def decide_gang(
     snapshot: Snapshot,
     gang: Gang,
@@ -147,7 +159,8 @@ def decide_gang(
         work: of the attempt that this is a part of; by default it is one of its own.
     """
     work = work or Work(GANG_UNITS)
-    decision = yield from _decide_in_order(snapshot, gang, (pods, runner_of, rng, enough, extenders, on_decision, work))
+    task = _Task(pods, runner_of, rng, enough, extenders, on_decision, work)
+    decision = yield from _decide_in_order(snapshot, gang, task)
     if len(decision.placed) >= enough or not _may_try_again(gang, pods, decision, extenders):
         return decision
     if work.turn_is_over is not None:
@@ -158,8 +171,7 @@ def decide_gang(
     # Preemption has to be paid, too.
     limit, work.limit = work.limit, (work.done + work.limit) // 2
     try:
-        rest = (_largest_first(snapshot, pods), runner_of, rng, enough, extenders, on_decision, work)
-        second = yield from _decide_in_order(snapshot, gang, rest)
+        second = yield from _decide_in_order(snapshot, gang, task._replace(pods=_largest_first(snapshot, pods)))
     finally:
         work.limit = limit
     return second if len(second.placed) >= enough else decision
@@ -184,26 +196,15 @@ def _largest_first(view: Snapshot, pods: Sequence[PodInfo]) -> list[PodInfo]:
     return sorted(pods, key=lambda pod: (-pod.priority, -share(pod)))
 
 
-def _decide_in_order(snapshot: Snapshot, gang: Gang, rest: "_Rest") -> Asking[GangDecision]:
+def _decide_in_order(snapshot: Snapshot, gang: Gang, task: _Task) -> Asking[GangDecision]:
     if gang.topology is None:
-        return (yield from _GangAttempt(snapshot, gang, WHOLE_CLUSTER, *rest).run())
-    return (yield from _search_domains(snapshot, gang, gang.topology, rest))
+        return (yield from _GangAttempt(snapshot, gang, WHOLE_CLUSTER, task).run())
+    return (yield from _search_domains(snapshot, gang, gang.topology, task))
 
 
-_Rest = tuple[
-    Sequence[PodInfo],
-    Callable[[PodInfo], ProfileRunner],
-    RandomSource,
-    int,
-    Sequence[Extender],
-    OnDecision | None,
-    Work,
-]
-
-
-def _domains_of(snapshot: Snapshot, gang: Gang, topology: GangTopology, rest: _Rest) -> DomainSearch | GangDecision:
+def _domains_of(snapshot: Snapshot, gang: Gang, topology: GangTopology, task: _Task) -> DomainSearch | GangDecision:
     """Return the domains in which a gang may be tried, or the decision where there is none."""
-    pods, runner_of, rng, enough, _, _, work = rest
+    pods, runner_of, rng, enough, _, _, work = task
     levels, slices = levels_of(snapshot, topology), None
     if topology.slices:
         level = level_of(snapshot, _slice_keys(topology), ())
@@ -234,37 +235,36 @@ def decide_in_domains(
 ) -> Iterator[GangDecision]:
     """Yield what becomes of a gang in some of the domains that look large enough: first in those that had most room on
     a view `before` pods were taken away. Where there is nothing to choose from, what `decide_gang` decides."""
-    rest = (pods, runner_of, rng, enough, (), None, work)
+    task = _Task(pods, runner_of, rng, enough, (), None, work)
     topology = gang.topology
     tried = False
     if topology is not None and not topology.is_scored:
-        domains, formerly = (_domains_of(each, gang, topology, rest) for each in (view, before))
+        domains, formerly = (_domains_of(each, gang, topology, task) for each in (view, before))
         if isinstance(domains, DomainSearch) and isinstance(formerly, DomainSearch):
             for domain in list(islice(domains.with_room(formerly), _DOMAINS_COMPARED)):
                 tried = True
-                decision = conclude(_GangAttempt(view, gang, domain, *rest).run())
+                decision = conclude(_GangAttempt(view, gang, domain, task).run())
                 yield replace(decision, domains=domains.beside(domain))
     if not tried:
         yield conclude(decide_gang(view, gang, pods, runner_of, rng, enough, work=work))
 
 
-def _search_domains(snapshot: Snapshot, gang: Gang, topology: GangTopology, rest: _Rest) -> Asking[GangDecision]:
+def _search_domains(snapshot: Snapshot, gang: Gang, topology: GangTopology, task: _Task) -> Asking[GangDecision]:
     """Try the gang in one domain after the other, until enough members fit; else return what became of it in that where
     most did."""
-    domains = _domains_of(snapshot, gang, topology, rest)
+    domains = _domains_of(snapshot, gang, topology, task)
     if isinstance(domains, GangDecision):
         return domains
-    enough = rest[3]
     if topology.is_scored:
-        return (yield from _best_scored(snapshot, gang, domains, rest))
+        return (yield from _best_scored(snapshot, gang, domains, task))
     best, cluster = GangDecision(gang, ()), snapshot
     # All at once: the search is of the cluster as it is before the first question.
     for tried, domain in enumerate(list(islice(domains, _DOMAINS_TRIED)), 1):
-        attempt = _GangAttempt(cluster, gang, domain, *rest)
+        attempt = _GangAttempt(cluster, gang, domain, task)
         decision = replace((yield from attempt.run()), domains=domains.beside(domain))
         if tried == 1 or len(decision.placed) > len(best.placed) or attempt.ended:
             best = decision
-        if len(decision.placed) >= enough or attempt.ended or (attempt.asked and tried == _DOMAINS_ASKED_ABOUT):
+        if len(decision.placed) >= task.enough or attempt.ended or (attempt.asked and tried == _DOMAINS_ASKED_ABOUT):
             break
         cluster = attempt.cluster
     return best
@@ -281,19 +281,18 @@ def _slice_keys(topology: GangTopology) -> tuple[str, ...]:
     return (topology.slice_label, *[label for label in topology.levels if label != topology.slice_label])
 
 
-def _best_scored(snapshot: Snapshot, gang: Gang, domains: DomainSearch, rest: _Rest) -> Asking[GangDecision]:
+def _best_scored(snapshot: Snapshot, gang: Gang, domains: DomainSearch, task: _Task) -> Asking[GangDecision]:
     """Try the gang in every domain, and return the decision with the best score among those with enough members
     (podGroupSchedulingPlacementAlgorithm of 1.37); chance decides among equals. A domain without need not be scored."""
-    pods, runner_of, rng, *_ = rest
     cluster, tried, feasible = snapshot, [], []
     for domain in list(domains.all()):
-        attempt = _GangAttempt(cluster, gang, domain, *rest)
+        attempt = _GangAttempt(cluster, gang, domain, task)
         decision = replace((yield from attempt.run()), domains=domains.beside(domain))
         if decision.error or decision.over_budget:
             return decision
         tried.append(decision)
         if len(decision.placed) >= gang.missing:
-            feasible.append((decision, attempt.rate(runner_of(pods[0])), attempt.cluster))
+            feasible.append((decision, attempt.rate(task.runner_of(task.pods[0])), attempt.cluster))
         cluster = attempt.cluster
     best = tried[0]
     while feasible:
@@ -301,11 +300,11 @@ def _best_scored(snapshot: Snapshot, gang: Gang, domains: DomainSearch, rest: _R
         totals = [rate + (gang.placed + len(decision.placed)) * 100 // most for decision, rate, _ in feasible]
         highest = max(totals)
         ties = [index for index, total in enumerate(totals) if total == highest]
-        chosen = ties[int(rng.random() * len(ties))] if len(feasible) > 1 else 0
+        chosen = ties[int(task.rng.random() * len(ties))] if len(feasible) > 1 else 0
         best, _, decided_on = feasible.pop(chosen)
         if decided_on is cluster:
             break
-        best = _GangAttempt(cluster, gang, best.domain, *rest).judge(best)
+        best = _GangAttempt(cluster, gang, best.domain, task).judge(best)
         if len(best.placed) >= gang.missing:
             break
     return best
@@ -319,32 +318,20 @@ class _GangAttempt:
         ended: whether there is no sense in going on, here or in another domain.
     """
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        gang: Gang,
-        domain: Domain,
-        pods: Sequence[PodInfo],
-        runner_of: Callable[[PodInfo], ProfileRunner],
-        rng: RandomSource,
-        enough: int,
-        extenders: Sequence[Extender],
-        on_decision: OnDecision | None,
-        work: Work,
-    ) -> None:
-        self._work = work
+    def __init__(self, snapshot: Snapshot, gang: Gang, domain: Domain, task: _Task) -> None:
+        self._work = task.work
         self._gang = gang
         self._domain = domain
         self._tries_again = gang.tries is MemberTries.UNTIL_ENOUGH
         self.cluster = snapshot
-        self._pods = pods
-        self._uids = frozenset(pod.uid for pod in pods)
+        self._pods = task.pods
+        self._uids = frozenset(pod.uid for pod in task.pods)
         self._overlay = self._without_members()
-        self._runner_of = runner_of
-        self._rng = rng
-        self._enough = enough
-        self._extenders = extenders
-        self._on_decision = on_decision
+        self._runner_of = task.runner_of
+        self._rng = task.rng
+        self._enough = task.enough
+        self._extenders = task.extenders
+        self._on_decision = task.on_decision
         self._placements: dict[str, Placement] = {}
         self._placed_after: dict[str, int] = {}
         """UIDs of the placed members, in order, and the number of the view on which each was decided."""
@@ -613,10 +600,7 @@ class _GangAttempt:
 def _equivalence_key(pod: PodInfo) -> tuple[object, ...]:
     """Return what the answer for a pod depends on, given one view: a member that equals a rejected one need not be
     tried. Claims made of one template are equal in what they ask for, not in what they have been given."""
-    labels = tuple(sorted(pod.labels.items()))
-    # Pods of DaemonSets are exempt from some filters.
-    owner = pod.controller and (pod.controller.api_version, pod.controller.kind)
-    return pod.scheduler_name, pod.spec.class_key, pod.priority, pod.nominated_node, labels, pod.claim_names, owner
+    return pod.scheduler_name, tuple(sorted(pod.labels.items())), *pod.local_key
 
 
 def place_gang(

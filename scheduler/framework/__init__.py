@@ -109,6 +109,7 @@ from scheduler.framework.handle import (
     PodListener as PodListener,
     Preemptor as Preemptor,
     Severity as Severity,
+    group_as_preemptor as group_as_preemptor,
     pod_as_preemptor as pod_as_preemptor,
 )
 from scheduler.framework.interface import (

@@ -1,6 +1,6 @@
 """What a plugin is built with: the handle through which it has effects, the profile's filters, its environment."""
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from scheduler.framework.diagnosis import Diagnosis
 from scheduler.framework.objects import NodeInfo, PodInfo
 from scheduler.framework.status import RowArray, Status
 from scheduler.framework.view import NodeView
+from scheduler.kube.model import ObjectMeta
 
 PodListener = Callable[[PodInfo | None, PodInfo | None], None]
 """Called with the former and the present state of a pod with a node, as the API server shows them; None where the pod
@@ -67,6 +68,36 @@ def pod_as_preemptor(pod: PodInfo) -> Preemptor:
     identity = ("v1", "Pod", pod.namespace, pod.name, pod.uid, pod.resource_version)
     may_preempt = pod.spec.preemption_policy != "Never"
     return Preemptor("pod", *identity, pod.scheduler_name, pod.priority, may_preempt, (pod,))
+
+
+def group_as_preemptor(
+    api_version: str,
+    meta: ObjectMeta,
+    pods: Sequence[PodInfo],
+    group_label: str,
+    *,
+    priority: int | None = None,
+    may_preempt: bool = True,
+    compares_victims: bool = False,
+) -> Preemptor:
+    """Return a PodGroup as the one that others are evicted for.
+
+    Args:
+        api_version, meta: of the group.
+        pods: its members that need room, one at least, of one scheduler.
+        group_label, may_preempt, compares_victims: of the preemptor.
+        priority: the group's own; None where the kind has none. The lowest of it and its pods' counts.
+    """
+    return Preemptor(
+        "podgroup",
+        *(api_version, "PodGroup", meta.namespace, meta.name, meta.uid, meta.resource_version),
+        pods[0].scheduler_name,
+        min([*([] if priority is None else [priority]), *[pod.priority for pod in pods]]),
+        may_preempt,
+        tuple(pods),
+        group_label,
+        compares_victims,
+    )
 
 
 class Eviction(Struct, frozen=True):

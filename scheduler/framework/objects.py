@@ -205,6 +205,13 @@ class PodInfo(Struct, frozen=True, eq=False):
     workload_ref: str = ""
     peer_topology: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def local_key(self) -> tuple[object, ...]:
+        """What the answers of filters about a node follow from that look at it and its pods alone; pods of DaemonSets
+        are exempt from some."""
+        owner = self.controller and (self.controller.api_version, self.controller.kind)
+        return self.spec.class_key, self.priority, self.nominated_node, self.claim_names, owner
+
 
 class NodeInfo(Struct, frozen=True, eq=False):
     """A node. `addresses` are its IP addresses and host names, by which a metric source may know it;

@@ -20,8 +20,8 @@ from scheduler.framework import (
     SpecInfo,
     pod_terms,
 )
+from scheduler.helpers.annotations import peer_annotations
 from scheduler.helpers.holding import holds, is_attachable
-from scheduler.helpers.peertopology import peer_annotations
 from scheduler.helpers.qos import qos_class
 from scheduler.helpers.resources import container_resources, pod_level_resources
 from scheduler.kube.model import (

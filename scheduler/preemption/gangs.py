@@ -129,7 +129,7 @@ class GangEvaluator:
         # Of a gang that compares victims nothing is said where there are none: every gang would be told so.
         status = unresolvable() if preemptor.compares_victims else unresolvable(PREFIX + _NO_VICTIMS)
         unstarted = self._rules.start_of_unstarted(view.now)
-        heads = {_key(pod): pod for pod in preemptor.pods}
+        heads = {pod.local_key: pod for pod in preemptor.pods}
         prepared = [trials.prepare(view, pod) for pod in list(heads.values())[:_HEADS]]
         looks_further = any(each is None or each[1] for each in prepared)
         best: _Way | None = None
@@ -483,10 +483,10 @@ class _Members:
         for pod, node in assignments:
             row = view.row(node)
             members_of_row = self.by_row.setdefault(row, [])
-            kind = self._kinds.get(_key(pod))
+            kind = self._kinds.get(pod.local_key)
             if kind is None and (prepared := trials.prepare(view, pod)) is not None:
                 state, looks_further = prepared
-                kind = self._kinds[_key(pod)] = _Kind(pod, state)
+                kind = self._kinds[pod.local_key] = _Kind(pod, state)
                 # Some plugins say only beside the lower pods that they have anything to count.
                 looked_further = trials.prepare(before, pod)
                 self.look_further |= looks_further or looked_further is None or looked_further[1]
@@ -514,9 +514,3 @@ class _Members:
             )
             left -= set(asked_rows) - set(fit.tolist())
         return left
-
-
-def _key(pod: PodInfo) -> object:
-    """Return what the answer of filters that look at the node alone depends on."""
-    owner = pod.controller and (pod.controller.api_version, pod.controller.kind)
-    return pod.spec.class_key, pod.priority, pod.nominated_node, pod.claim_names, owner

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from scheduler.catalog import KubernetesVersion
 from scheduler.framework import SCHEDULING_GROUP, NodeView, Objects, PodInfo, Pods
-from scheduler.helpers.disruption import DISRUPTION, is_disrupted_as_one
+from scheduler.helpers.annotations import DISRUPTION, is_disrupted_as_one
 from scheduler.kube.model import POD_GROUP_LABEL, PodGroup, SchedulingPodGroup
 
 _POD, _GROUP = 0, 1

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from scheduler import framework as fw
 from scheduler.catalog import ActionType, CoschedulingArgs
-from scheduler.helpers.disruption import DISRUPTION
+from scheduler.helpers.annotations import DISRUPTION
 from scheduler.kube.model import POD_GROUP_LABEL, PodGroup
 from scheduler.plugins.coscheduling.groups import (
+    API_VERSION,
     KIND,
     ExpiringSet,
     Groups,
-    as_preemptor,
     group_key_of,
     resource_gap,
     wait_seconds,
@@ -316,7 +316,11 @@ class SafeCoscheduling(_Coscheduling, fw.GangPlugin):
             seconds,
             tries,
             topology=nodes,
-            preemptor=as_preemptor(group, waiting) if waiting else None,
+            preemptor=fw.group_as_preemptor(
+                API_VERSION, group.metadata, waiting, POD_GROUP_LABEL, compares_victims=True
+            )
+            if waiting
+            else None,
         )
 
     def _where(

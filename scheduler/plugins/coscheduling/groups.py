@@ -1,7 +1,7 @@
 """Pods and their PodGroups, and what is remembered about a group for a while (pkg/coscheduling/core/core.go)."""
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable
 
 import numpy as np
 
@@ -92,18 +92,6 @@ def wait_seconds(group: PodGroup | None, default: float) -> float:
     if own is not None:
         return float(own) or default
     return default or DEFAULT_WAIT_SECONDS
-
-
-def as_preemptor(group: PodGroup, waiting: Sequence[fw.PodInfo]) -> fw.Preemptor:
-    """Return a group as the one that others are evicted for; its priority is the lowest of its pods', as the kind has
-    none."""
-    meta = group.metadata
-    identity = (API_VERSION, KIND, meta.namespace, meta.name, meta.uid, meta.resource_version)
-    priority = min(pod.priority for pod in waiting)
-    scheduler = waiting[0].scheduler_name
-    return fw.Preemptor(
-        "podgroup", *identity, scheduler, priority, True, tuple(waiting), POD_GROUP_LABEL, compares_victims=True
-    )
 
 
 class ExpiringSet:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from scheduler.framework import PodInfo
-from scheduler.helpers.peertopology import (
+from scheduler.helpers.annotations import (
     KAI_PREFERRED,
     KAI_REQUIRED,
     KOORDINATOR_SPEC,
@@ -18,8 +18,9 @@ from scheduler.helpers.peertopology import (
     KUEUE_SLICE_SIZE,
     KUEUE_SLICES,
     KUEUE_WORKLOAD,
+    shown,
 )
-from scheduler.plugins.coscheduling.topology import PREFERRED, REQUIRED, SLICE, SLICE_SIZE, shown
+from scheduler.plugins.coscheduling.topology import PREFERRED, REQUIRED, SLICE, SLICE_SIZE
 
 _OURS: Final[Mapping[str, str]] = MappingProxyType(
     {KUEUE_REQUIRED: REQUIRED, KUEUE_PREFERRED: PREFERRED, KUEUE_SLICE: SLICE, KUEUE_SLICE_SIZE: SLICE_SIZE}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from scheduler.framework import PluginContext, PodInfo
-from scheduler.helpers.disruption import disruption_problem
+from scheduler.helpers.annotations import disruption_problem
 from scheduler.kube.model import PodGroup
 from scheduler.plugins.coscheduling.groups import Groups, group_key_of
 from scheduler.plugins.coscheduling.peers import is_managed_by_kueue, joined, kueue_annotations, unread

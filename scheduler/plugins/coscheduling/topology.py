@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from scheduler.catalog import is_qualified_name, parse_duration
 from scheduler.framework import GangSlice, GangTopology, PodInfo
+from scheduler.helpers.annotations import shown
 
 PREFIX: Final = "secondary-scheduler.io/topology-"
 REQUIRED: Final = PREFIX + "required"
@@ -32,7 +33,6 @@ _RANK_LABELS: Final = (
 """Labels by which workloads of others number their pods."""
 _MAX_RANK: Final = 1 << 31
 _MAX_LEVELS: Final = 8
-_MAX_SHOWN: Final = 80
 
 
 class GroupTopology(Struct, frozen=True):
@@ -160,9 +160,3 @@ def _seconds(text: str) -> float:
     if seconds < 0:
         raise ValueError(f"annotation {WIDEN_AFTER}: {shown(text)} is negative")
     return seconds
-
-
-def shown(text: str) -> str:
-    """Return somebody's text as a message can hold it."""
-    short = text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"
-    return "".join(char if char.isprintable() else "?" for char in short) or '""'

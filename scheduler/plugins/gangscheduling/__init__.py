@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from scheduler import framework as fw
 from scheduler.catalog import ActionType
 from scheduler.kube.model import SchedulingPodGroup
@@ -187,34 +189,36 @@ class GangScheduling(
                     return None
             elif not member.deleting and not member.spec.gates:
                 waiting.append(member)
-        return fw.Gang(
+        gang = fw.Gang(
             f"pod group {pod.namespace}/{pod.scheduling_group} of scheduling.k8s.io",
             tuple(waiting),
-            max(minimum, len(nodes) + 1) if refusal else minimum,
+            minimum,
             len(nodes),
             math.inf if self._is_entity else _TIMEOUT_SECONDS,
             fw.MemberTries.WHILE_POSSIBLE if self._gives_up_early else fw.MemberTries.EACH_ONCE,
-            (lambda *counts: refusal) if refusal else self._words.held_back(minimum, bool(key)),
-            fw.GangTopology((key,), nodes=tuple(dict.fromkeys(nodes)), is_scored=True) if key and not refusal else None,
-            self._is_entity,
-            self._check_of(group) if self._is_entity else None,
-            None if refusal else self._words.of_members(group),
-            self._preemptor(group, waiting) if self._preempts and not refusal else None,
+            is_entity=self._is_entity,
+            problem_of=self._check_of(group) if self._is_entity else None,
+        )
+        if refusal:
+            return replace(gang, minimum=max(minimum, len(nodes) + 1), held_back=lambda *counts: refusal)
+        return replace(
+            gang,
+            held_back=self._words.held_back(minimum, bool(key)),
+            topology=fw.GangTopology((key,), nodes=tuple(dict.fromkeys(nodes)), is_scored=True) if key else None,
+            of_members=self._words.of_members(group),
+            preemptor=self._preemptor(group, waiting) if self._preempts and waiting else None,
         )
 
     def _preemptor(self, group: SchedulingPodGroup, waiting: Sequence[fw.PodInfo]) -> fw.Preemptor:
         """Return the group as the one that others are evicted for. Its pods have its priority; where some have less,
         which kube-scheduler calls an error, that counts."""
-        meta, spec = group.metadata, group.spec
-        api_version = f"scheduling.k8s.io/{self._kind.rpartition('/')[2]}"
-        return fw.Preemptor(
-            "podgroup",
-            *(api_version, "PodGroup", meta.namespace, meta.name, meta.uid, meta.resource_version),
-            waiting[0].scheduler_name if waiting else "",
-            min([spec.priority or 0, *[pod.priority for pod in waiting]]),
-            spec.preemption_policy != "Never",
-            tuple(waiting),
+        return fw.group_as_preemptor(
+            f"scheduling.k8s.io/{self._kind.rpartition('/')[2]}",
+            group.metadata,
+            waiting,
             fw.SCHEDULING_GROUP,
+            priority=group.spec.priority or 0,
+            may_preempt=group.spec.preemption_policy != "Never",
         )
 
     def _check_of(self, group: SchedulingPodGroup) -> Callable[[Sequence[fw.PodInfo]], str]:

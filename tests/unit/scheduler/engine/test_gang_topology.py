@@ -11,7 +11,7 @@ from scheduler.answers import DecisionList, DomainRoom, GangReport
 from scheduler.engine import HistoryLimits
 from scheduler.engine.inputs import NodeUpdate
 from scheduler.framework import Gang, PodInfo
-from scheduler.helpers.peertopology import (
+from scheduler.helpers.annotations import (
     KAI_PREFERRED,
     KAI_REQUIRED,
     KOORDINATOR_SPEC,

@@ -593,6 +593,8 @@ async def test_under_compatibility_upstream_members_preempt_one_by_one() -> None
     ("compatibility", "value", "reason"),
     [
         ("safe", "Alll", 'annotation secondary-scheduler.io/disruption: "Alll" is neither All nor Single'),
+        ("safe", "", 'annotation secondary-scheduler.io/disruption: "" is neither All nor Single'),
+        ("safe", "A\x1b[2J\nB", 'annotation secondary-scheduler.io/disruption: "A?[2J?B" is neither All nor Single'),
         ("upstream", "All", "annotation secondary-scheduler.io/disruption is followed with compatibility: safe only"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler.framework import PodInfo
-from scheduler.helpers.peertopology import (
+from scheduler.helpers.annotations import (
     KUEUE_PREFERRED,
     KUEUE_REQUIRED,
     KUEUE_SLICE,

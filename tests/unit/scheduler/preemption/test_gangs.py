@@ -37,6 +37,7 @@ from tests.unit.scheduler.preemption.test_group_victims import (
     SINGLE,
     TOP,
     alone,
+    drawn_members,
     member,
     profile_on,
     rules_on,
@@ -351,18 +352,7 @@ def test_random_groups_evict_as_if_one_pod_after_the_other_were_tried() -> None:
         chance = random.Random(seed)
         groups = {name: chance.choice([ALL, ALL, SINGLE, None]) for name in "hi"}
         names = [f"n{number}/z{number % 2}" for number in range(chance.randint(1, 5))]
-        running = [
-            member(
-                f"p{number}",
-                chance.choice(["", "", *groups]),
-                chance.choice(names).partition("/")[0],
-                f"{chance.randint(1, 3)}00m",
-                chance.choice((LOW, LOW, MID)),
-                age=chance.choice((None, 10, 20, 30)),
-                labels={"app": chance.choice("ab")},
-            )
-            for number in range(chance.randint(1, 12))
-        ]
+        running = drawn_members(chance, groups, [name.partition("/")[0] for name in names], 12)
         state = world(running, groups, *names)
         with_budgets(state, *(budget(app, chance.randint(0, 3), {"app": app}) for app in "ab"))
         spec = random_spec(chance)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -29,7 +29,7 @@ from scheduler.framework import (
     Work,
     conclude,
 )
-from scheduler.helpers.disruption import DISRUPTION
+from scheduler.helpers.annotations import DISRUPTION
 from scheduler.kube.model import POD_GROUP_LABEL, PODGROUPS, SCHEDULINGPODGROUPS, PriorityClass
 from scheduler.preemption.evaluator import candidates_left
 from scheduler.preemption.evictions import Evictions
@@ -45,6 +45,23 @@ KIND = "PodGroup.scheduling.k8s.io/v1beta1"
 LOW, MID, HIGH, TOP = 0, 100, 1000, 10000
 VERSIONS = ("1.37", "1.38")
 ALL, SINGLE = {"all": {}}, {"single": {}}
+
+
+def drawn_members(chance: random.Random, groups: Iterable[str], nodes: Sequence[str], most: int) -> list[PodInfo]:
+    """Some pods on nodes, of groups or of none, of unlike sizes, priorities and ages."""
+    names = ["", "", *groups]
+    return [
+        member(
+            f"p{number}",
+            chance.choice(names),
+            chance.choice(nodes),
+            f"{chance.randint(1, 3)}00m",
+            chance.choice((LOW, LOW, MID)),
+            age=chance.choice((None, 10, 20, 30)),
+            labels={"app": chance.choice("ab")},
+        )
+        for number in range(chance.randint(1, most))
+    ]
 
 
 @pytest.fixture(params=VERSIONS)
@@ -429,18 +446,7 @@ def test_random_clusters_with_groups_are_tried_together_as_one_by_one(version: s
         chance = random.Random(seed)
         groups = {name: chance.choice([ALL, ALL, SINGLE, None]) for name in "ghi"}
         nodes = [f"n{number}" for number in range(chance.randint(1, 4))]
-        pods = [
-            member(
-                f"p{number}",
-                chance.choice(["", "", *groups]),
-                chance.choice(nodes),
-                f"{chance.randint(1, 3)}00m",
-                chance.choice((LOW, LOW, MID)),
-                age=chance.choice((None, 10, 20, 30)),
-                labels={"app": chance.choice("ab")},
-            )
-            for number in range(chance.randint(1, 10))
-        ]
+        pods = drawn_members(chance, groups, nodes, 10)
         state = world(pods, groups, *nodes)
         with_budgets(state, *(budget(app, chance.randint(0, 3), {"app": app}) for app in "ab"))
         incoming = pod("p", container(f"{chance.randint(1, 5)}00m"), priority=HIGH)
