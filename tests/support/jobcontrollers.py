@@ -8,9 +8,7 @@ a pod. Jobs and StatefulSets among it get their pods from the cluster's own cont
 
 from __future__ import annotations
 
-import contextlib
 import re
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +17,7 @@ import yaml
 from kubernetes import client as kubernetes, dynamic
 from kubernetes.client.exceptions import ApiException
 
-from tests.support.surroundings import define, definition
+from tests.support.surroundings import FakeController, definition
 
 RECORDED = Path(__file__).parents[1] / "data" / "workloads"
 _CONDITION = re.compile(r"(?P<name>[^.]+)\.once-(?P<pod>.+)-(?P<state>exists|is-placed)")
@@ -43,31 +41,19 @@ KINDS = (
 )
 
 
-class JobControllers:
+class JobControllers(FakeController):
     """They work from now on, until they are closed."""
 
     def __init__(self, api: kubernetes.ApiClient) -> None:
-        self._core, self._custom = kubernetes.CoreV1Api(api), kubernetes.CustomObjectsApi(api)
         self._dynamic = dynamic.DynamicClient(api)
         self._written: set[tuple[str, Path]] = set()
-        self._stopped = threading.Event()
-        define(api, *map(_definition, KINDS))
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        super().__init__(api, *map(_definition, KINDS))
 
-    def close(self) -> None:
-        """Stop working; what was written stays."""
-        self._stopped.set()
-        self._thread.join(10)
+    def _reconcile(self) -> None:
+        for kind in KINDS:
+            self._reconcile_kind(kind)
 
-    def _run(self) -> None:
-        while not self._stopped.wait(0.3):
-            # Whatever is not there yet is there in a later round.
-            with contextlib.suppress(ApiException):
-                for kind in KINDS:
-                    self._reconcile(kind)
-
-    def _reconcile(self, kind: Kind) -> None:
+    def _reconcile_kind(self, kind: Kind) -> None:
         for item in self._custom.list_cluster_custom_object(kind.group, kind.version, kind.plural)["items"]:
             if "deletionTimestamp" in item["metadata"]:
                 continue

@@ -188,7 +188,37 @@ def look_like_openshift(api: kubernetes.ApiClient, monitoring: Monitoring, autho
         custom.create_cluster_custom_object("config.openshift.io", "v1", plural, body)
 
 
-class FakeVirtController:
+class FakeController:
+    """A fake of a controller of others: it looks after its kinds, again and again, until it is closed.
+
+    Args:
+        api: of the cluster.
+        definitions: CustomResourceDefinitions of its kinds.
+    """
+
+    def __init__(self, api: kubernetes.ApiClient, *definitions: dict[str, Any]) -> None:
+        self._core, self._custom = kubernetes.CoreV1Api(api), kubernetes.CustomObjectsApi(api)
+        self._stopped = threading.Event()
+        define(api, *definitions)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop working; what was written stays."""
+        self._stopped.set()
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(0.3):
+            # What is not there yet, or what somebody else changed in between, is seen in the next round.
+            with contextlib.suppress(ApiException):
+                self._reconcile()
+
+    def _reconcile(self) -> None:
+        raise NotImplementedError
+
+
+class FakeVirtController(FakeController):
     """A fake of what KubeVirt's virt-controller does for a scheduler: a VirtualMachine gets an instance, that its pod.
 
     The pod looks like virt-launcher's as far as a scheduler reads it; no machine runs in it.
@@ -198,25 +228,11 @@ class FakeVirtController:
     _MACHINES, _INSTANCES = "virtualmachines", "virtualmachineinstances"
 
     def __init__(self, api: kubernetes.ApiClient) -> None:
-        self._core, self._custom = kubernetes.CoreV1Api(api), kubernetes.CustomObjectsApi(api)
-        self._stopped = threading.Event()
-        define(
+        super().__init__(
             api,
             definition(self._GROUP, self._VERSION, "VirtualMachine", self._MACHINES),
             definition(self._GROUP, self._VERSION, "VirtualMachineInstance", self._INSTANCES),
         )
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._stopped.set()
-        self._thread.join(10)
-
-    def _run(self) -> None:
-        while not self._stopped.wait(0.3):
-            # Whatever somebody else changed in between is seen in the next round.
-            with contextlib.suppress(ApiException):
-                self._reconcile()
 
     def _reconcile(self) -> None:
         instances = self._list(self._INSTANCES)

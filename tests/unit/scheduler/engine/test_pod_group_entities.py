@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from scheduler.framework import SUCCESS, failure
+from scheduler.framework import SUCCESS, Status, failure
 from scheduler.kube.model import EventType
 from tests.unit.scheduler.engine.fakes import eventually, started
 from tests.unit.scheduler.engine.test_gangs import SlowVolumes
@@ -168,8 +170,12 @@ async def test_members_are_tried_in_the_order_in_which_they_came_and_older_ones_
         await eventually(lambda: engine.placed() == {"g-5"}, "the first that came")
 
 
-async def test_a_member_whose_pre_bind_takes_long_or_fails_does_not_hold_the_others() -> None:
-    async with started(group_engine("upstream")) as engine:
+@asynccontextmanager
+async def group_of_three_with_a_slow_volume(
+    compatibility: str,
+) -> AsyncIterator[tuple[PodGroupEngine, SlowVolumes, asyncio.Future[Status]]]:
+    """A group that fits, of which the second member's volume takes its time."""
+    async with started(group_engine(compatibility)) as engine:
         assert isinstance(engine, PodGroupEngine)
         volumes = SlowVolumes()
         for runner in engine.runners.values():
@@ -178,6 +184,11 @@ async def test_a_member_whose_pre_bind_takes_long_or_fails_does_not_hold_the_oth
         engine.add_group("g", 3)
         engine.add_node("n1", cpu="4")
         engine.add_members("g", "100m", "100m", "100m")
+        yield engine, volumes, volume
+
+
+async def test_a_member_whose_pre_bind_takes_long_or_fails_does_not_hold_the_others() -> None:
+    async with group_of_three_with_a_slow_volume("upstream") as (engine, volumes, volume):
         await eventually(lambda: engine.placed() == {"g-0", "g-2"}, "the others")
         await asyncio.sleep(400)
         volumes.blocked.clear()
@@ -187,15 +198,7 @@ async def test_a_member_whose_pre_bind_takes_long_or_fails_does_not_hold_the_oth
 
 
 async def test_before_a_member_is_bound_safe_waits_for_its_pre_bind() -> None:
-    async with started(group_engine("safe")) as engine:
-        assert isinstance(engine, PodGroupEngine)
-        volumes = SlowVolumes()
-        for runner in engine.runners.values():
-            runner.pre_bind = (volumes, *runner.pre_bind)
-        volume = volumes.hold("g-1")
-        engine.add_group("g", 3)
-        engine.add_node("n1", cpu="4")
-        engine.add_members("g", "100m", "100m", "100m")
+    async with group_of_three_with_a_slow_volume("safe") as (engine, _, volume):
         engine.add_pod("other", cpu="100m")
         await eventually(lambda: engine.placed() == {"other"}, "others go on")
         volume.set_result(SUCCESS)
